@@ -1,0 +1,128 @@
+"""Every error that Respool raises, and whose fault it is.
+
+    RespoolError
+    ├── RequestError            the client's request is wrong                    400
+    │   ├── AuthenticationError the key is missing or wrong                      401
+    │   ├── NotFound            no such response, or another tenant's            404
+    │   └── TooLarge            the body is over its limit                       413
+    ├── Overloaded              too many open responses, or the store is away    429, 503
+    ├── UpstreamError           the upstream refused, broke off or spoke badly   4xx, 502, 504
+    │   └── ProtocolFault       what it sent cannot be understood                502
+    ├── LimitPassed             a response passed one of its own bounds          (ends that response)
+    └── StoreError              the log refused or is away
+        └── Refused             a script said no: see `streams.scripts`
+
+A status, a type, a code and a parameter are all that leaves the process (contract.md section 2, "Errors before the
+stream starts"). Messages name the parameter and the kind of fault, never the rejected value, a host or a key.
+"""
+
+from typing import Any
+
+INVALID_REQUEST = "invalid_request_error"
+AUTHENTICATION = "authentication_error"
+SERVER = "server_error"
+RATE_LIMIT = "rate_limit_error"
+
+
+class RespoolError(Exception):
+    """The root. `status` is an HTTP status; `code` and `param` may be None.
+
+    `headers` go out with the HTTP answer (`retry-after-ms`, `x-should-retry`).
+    """
+
+    status = 500
+    type = SERVER
+    code: str | None = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        type: str | None = None,
+        code: str | None = None,
+        param: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = self.status if status is None else status
+        self.type = self.type if type is None else type
+        self.code = self.code if code is None else code
+        self.param = param
+        self.headers = headers or {}
+
+    def body(self) -> dict[str, Any]:
+        """The error body of OpenAI's API: all four keys, null where not applicable."""
+        return {
+            "error": {
+                "message": self.message,
+                "type": self.type,
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+
+class RequestError(RespoolError):
+    """The request cannot be served as it is; the message names the parameter."""
+
+    status = 400
+    type = INVALID_REQUEST
+
+
+class AuthenticationError(RequestError):
+    """No key, or one that belongs to no tenant."""
+
+    status = 401
+    type = AUTHENTICATION
+    code = "invalid_api_key"
+
+
+class NotFound(RequestError):
+    """No such response, or another tenant's: the answer is the same (contract.md section 2)."""
+
+    status = 404
+
+    @classmethod
+    def response(cls, response_id: str) -> "NotFound":
+        """The answer for a response id that this tenant does not have."""
+        return cls(f"Response with id '{response_id}' not found.")
+
+
+class TooLarge(RequestError):
+    """The request body is over MAX_BODY_BYTES."""
+
+    status = 413
+    code = "body_too_large"
+
+
+class Overloaded(RespoolError):
+    """No room now; `retry-after-ms` says when to try again."""
+
+    status = 503
+    code = "overloaded"
+
+
+class UpstreamError(RespoolError):
+    """The upstream refused, could not be reached, broke off or was too slow: never the client's fault."""
+
+    status = 502
+    code = "upstream_error"
+
+
+class ProtocolFault(UpstreamError):
+    """What the upstream sent cannot be understood (contract.md D10)."""
+
+    code = "upstream_protocol_error"
+
+
+class LimitPassed(RespoolError):
+    """One of the response's own bounds was passed (log bytes, a frame's size); it ends, alone."""
+
+
+class StoreError(RespoolError):
+    """The store is away or answered with something that no script of ours says."""
+
+    status = 503
+    code = "store_unavailable"
