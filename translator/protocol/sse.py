@@ -1,0 +1,157 @@
+"""Server-sent events, both ways: an upstream's bytes cut into blocks, and our own frames written.
+
+In: the body of an upstream's answer in any chunks. Out: blocks, each the raw lines of one event with LF line ends and
+without the blank line that closed it. Called by ingest (cutting, step 2 of the data's way) and by the machine (reading
+a block's fields, writing frames). The rules are those of the WHATWG text on event streams and of upstream-quirks.md
+section 2: LF, CR and CRLF end a line, nothing else does; one BOM at the start goes; any split of the bytes gives the
+same blocks.
+"""
+
+import re
+from typing import Any, Final
+
+from translator.protocol.errors import LimitPassed
+from translator.protocol.json import dumps, loads
+
+MAX_BLOCK_BYTES: Final = 16 * 1024 * 1024
+"""One event of an upstream. The largest seen are whole images in base64, a few MB; past this an endless line would
+only fill memory."""
+
+DONE: Final = b"data: [DONE]\n\n"
+PING: Final = b": ping\n"
+"""The only comment form that every client survives, with ids and without (contract.md D12): no blank line after it."""
+
+BOM: Final = b"\xef\xbb\xbf"
+END_TYPES: Final = frozenset(
+    f"response.{end}" for end in ("completed", "failed", "incomplete", "done")
+)
+END_HINT: Final = re.compile(rb"response\.(?:completed|failed|incomplete|done)")
+"""Cheap sign that a block may be a terminal event; only then is its JSON read to be sure."""
+
+
+class Blocks:
+    """Cuts one upstream body into blocks.
+
+    A body that is JSON instead of a stream (its first byte after blanks is an opening brace) is one block, given by
+    `flush`. Blocks without a data field (comments, keep-alives, a lone `retry:`) are dropped, as the standard says.
+    """
+
+    def __init__(self, max_block_bytes: int = MAX_BLOCK_BYTES) -> None:
+        """`max_block_bytes` bounds one block and so what is held between two calls."""
+        self._max = max_block_bytes
+        self._held = bytearray()  # what no blank line has closed yet
+        self._searched = 0  # bytes of `_held` known to hold no blank line
+        self._started = False  # set once the first significant bytes were seen
+        self._whole = False  # set at the start if the body is JSON
+        self._after_cr = False  # the last chunk ended in CR: a LF that follows belongs to it
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The blocks that this chunk completes. Raises LimitPassed past the bound."""
+        self._held += self._with_lf(chunk)
+        if not self._started and not self._start():
+            return []
+        blocks = [] if self._whole else self._cut()
+        if len(self._held) > self._max:
+            raise LimitPassed(f"An event of the upstream is larger than {self._max} bytes.")
+        return blocks
+
+    def flush(self) -> list[bytes]:
+        """What the end of the body completes: a last block that is whole although no blank line follows."""
+        rest = bytes(self._held.removeprefix(BOM)).strip(b"\n")
+        self._held.clear()
+        return [rest] if rest and (self._whole or has_data(rest)) and _is_whole(rest) else []
+
+    def _with_lf(self, chunk: bytes) -> bytes:
+        """The chunk with LF line ends. A CR ends its line at once; a LF right after it, here or in the next chunk, goes."""
+        if self._after_cr and chunk:
+            chunk = chunk.removeprefix(b"\n")
+            self._after_cr = False
+        if b"\r" in chunk:
+            self._after_cr = chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        return chunk
+
+    def _start(self) -> bool:
+        """Take the BOM off and see whether the body is JSON; False while too little of it is there."""
+        if len(self._held) < len(BOM) and BOM.startswith(bytes(self._held)):
+            return False
+        if self._held.startswith(BOM):
+            del self._held[: len(BOM)]
+        first = self._held.lstrip()[:1]
+        if not first:
+            return False
+        self._started = True
+        self._whole = first == b"{"
+        return True
+
+    def _cut(self) -> list[bytes]:
+        held = self._held
+        end = held.rfind(b"\n\n", max(0, self._searched - 1))
+        if end < 0:
+            self._searched = len(held)
+            return []
+        blocks = [block.strip(b"\n") for block in bytes(held[:end]).split(b"\n\n")]
+        del held[: end + 2]
+        self._searched = 0
+        return [block for block in blocks if block and has_data(block)]
+
+
+def has_data(block: bytes) -> bool:
+    """Whether a block has a data field, and so is an event."""
+    return block.startswith(b"data") or b"\ndata" in block
+
+
+def fields(block: bytes) -> tuple[str | None, bytes]:
+    """The event name (None if not said) and the joined data of a block; a block that is JSON is all data."""
+    if block.startswith(b"data: ") and b"\n" not in block:
+        return None, block[6:]
+    if block.lstrip()[:1] == b"{":
+        return None, block
+    event: str | None = None
+    data: list[bytes] = []
+    for line in block.split(b"\n"):
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            data.append(value)
+        elif name == b"event":
+            event = value.decode("utf-8", "replace")
+    return event, b"\n".join(data)
+
+
+def is_end(block: bytes) -> bool:
+    """Whether an upstream has nothing more to say after this block: `[DONE]`, or a terminal Responses event."""
+    if b"[DONE]" in block and fields(block)[1].strip() == b"[DONE]":
+        return True
+    if not END_HINT.search(block):
+        return False
+    event, data = fields(block)
+    try:
+        body = loads(data)
+    except ValueError:
+        return False
+    kind = body.get("type") or event if isinstance(body, dict) else None
+    return kind in END_TYPES
+
+
+def frame(event_type: str, payload: dict[str, Any]) -> bytes:
+    """One public frame as it is stored and sent (contract.md section 3); `payload` begins with its own `type`."""
+    return b"event: %b\ndata: %b\n\n" % (event_type.encode(), dumps(payload))
+
+
+def with_id(public_frame: bytes, sequence_number: int, retry_ms: int | None = None) -> bytes:
+    """A stored frame with its SSE id, and `retry:` where asked for: only ever inside a frame (contract.md D11)."""
+    retry = b"" if retry_ms is None else b"retry: %d\n" % retry_ms
+    return b"id: %d\n%b%b" % (sequence_number, retry, public_frame)
+
+
+def _is_whole(block: bytes) -> bool:
+    """Whether the data of a block without its blank line is complete: `[DONE]` or a whole JSON value."""
+    data = fields(block)[1].strip()
+    if data == b"[DONE]":
+        return True
+    try:
+        loads(data)
+    except ValueError:
+        return False
+    return True
