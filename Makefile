@@ -1,0 +1,84 @@
+# Two commands do all the set-up on a machine with Python 3.11+ and make: `make demo` and `make test`.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# The first interpreter on PATH that answers with 3.11 or newer and can make an environment (PYTHON=... to choose).
+CANDIDATES := python3 python3.13 python3.12 python3.11 python3.14 python
+FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(FITS)' >/dev/null 2>&1 && { echo $$p; break; }; done)
+
+BIN := .venv/bin
+READY := .venv/.installed
+CODE := translator streams ingest workers api respool benchmarks
+ARGS ?=
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer (with venv) found on PATH"; exit 1; }
+	$(PYTHON) -m venv .venv
+
+# The stamp is older than pyproject.toml only when what is to be installed may have changed.
+$(READY): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+.PHONY: install
+install: $(READY) ## make .venv with everything in it
+
+.PHONY: demo
+demo: $(READY) ## a stream that survives: kill -9, resume, byte for byte (DEMO_ONCE=1 ends by itself)
+	@$(BIN)/respool demo $(if $(DEMO_ONCE),--once) $(ARGS)
+
+.PHONY: test
+test: $(READY) ## all tests, on fakeredis and on a real server (ARGS="-k name")
+	$(BIN)/python -m pytest -q $(ARGS)
+
+.PHONY: test-fast
+test-fast: $(READY) ## all but the slow ones
+	$(BIN)/python -m pytest -q -m 'not slow' $(ARGS)
+
+.PHONY: cover
+cover: $(READY) ## the tests again, with branch coverage; 100 % in translator/, 90 % elsewhere
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest -q --timeout 60 $(ARGS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --include 'translator/*' --fail-under 100
+	$(BIN)/python -m coverage report --omit 'translator/*' --fail-under 90
+
+.PHONY: format
+format: $(READY) ## let ruff write the code
+	$(BIN)/ruff check --fix --quiet . || true
+	$(BIN)/ruff format .
+
+.PHONY: lint
+lint: $(READY) ## ruff: rules and form
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+.PHONY: types
+types: $(READY) ## mypy, strict
+	$(BIN)/mypy
+
+.PHONY: arch
+arch: $(READY) ## who may import whom
+	$(BIN)/lint-imports
+
+.PHONY: check
+check: lint types arch test ## what CI runs
+
+.PHONY: bench
+bench: $(READY) ## load through `respool serve`: added latency, first byte, frames a second
+	$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: wheel
+wheel: $(READY) ## build dist/respool-*.whl
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@ls dist
+
+.PHONY: clean
+clean: ## remove what the other targets made (.respool, a store's data, stays)
+	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.*
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
