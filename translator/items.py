@@ -1,0 +1,126 @@
+"""What one round has brought so far: items, their parts and their texts, as lists of pieces.
+
+The accumulator writes these objects and nobody else does; what the client was shown is the lifecycle's own business
+(`translator.lifecycle`), which only keeps cursors into the pieces here.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, Literal
+
+PartKind = Literal["output_text", "refusal", "reasoning_text", "summary_text"]
+
+TEXT_KEY: Final[dict[PartKind, str]] = {
+    "output_text": "text",
+    "refusal": "refusal",
+    "reasoning_text": "text",
+    "summary_text": "text",
+}
+"""The field that holds a part's text."""
+
+CALLS: Final = frozenset({"function_call", "custom_tool_call"})
+"""Item types whose text is arguments or input."""
+
+
+class Ended(StrEnum):
+    """How the upstream ended an item."""
+
+    OPEN = "open"
+    DONE = "done"
+    CUT = "incomplete"
+
+
+class Text:
+    """A text that grows by pieces. `pieces` is append-only until the item is closed for good."""
+
+    __slots__ = ("done", "half", "logprobs", "pieces", "size")
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.size = 0  # characters over all pieces
+        self.half = ""  # a high surrogate that waits for its other half in the next delta
+        self.logprobs: list[list[Any]] = []  # one list a piece, only where the upstream sends any
+        self.done = False  # set by the text's done event or the item's
+
+    def append(self, piece: str) -> bool:
+        """Add a delta; False if nothing came of it. Halves of a surrogate pair join over deltas, lone ones are mended."""
+        if self.half or not piece.isascii():
+            piece = self._paired(piece)
+        if not piece:
+            return False
+        self.pieces.append(piece)
+        self.size += len(piece)
+        return True
+
+    def finish(self) -> None:
+        """No more will come: half a surrogate pair is alone now (contract.md D16)."""
+        if self.half:
+            self.half = ""
+            self.pieces.append("\ufffd")
+            self.size += 1
+
+    def joined(self) -> str:
+        """The whole text; the pieces are kept, for cursors point into them."""
+        return "".join(self.pieces)
+
+    def _paired(self, piece: str) -> str:
+        piece, self.half = self.half + piece, ""
+        if piece and "\ud800" <= piece[-1] <= "\udbff":
+            piece, self.half = piece[:-1], piece[-1]
+        try:
+            piece.encode()
+        except UnicodeEncodeError:
+            return piece.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return piece
+
+
+class Part(Text):
+    """A content or summary part. `initial` is text that came with `part.added`; it counts if no delta follows."""
+
+    __slots__ = ("annotations", "initial", "kind", "upstream_index")
+
+    def __init__(self, kind: PartKind, upstream_index: int | None, initial: str = "") -> None:
+        super().__init__()
+        self.kind: PartKind = kind
+        self.upstream_index = upstream_index
+        self.initial = initial
+        self.annotations: list[Any] = []
+
+
+@dataclass(slots=True, eq=False)
+class Item:
+    """One output item of a round.
+
+    slot: its number in order of appearance; with the round it makes the public id. place: the upstream's output index,
+    which orders items behind a boundary. `ids`: every id the upstream ever used for it. `announced_upstream` is set
+    once `output_item.added` came. For calls `name` and `call_id` are None until known, `text` holds arguments or input,
+    `initial` arguments that came with `added`. `payload` is the item as last seen whole (opaque items, extra fields).
+    """
+
+    slot: int
+    place: int
+    type: str
+    ids: set[str] = field(default_factory=set)
+    announced_upstream: bool = False
+    name: str | None = None
+    call_id: str | None = None
+    namespace: str | None = None
+    text: Text = field(default_factory=Text)
+    initial: str = ""
+    parts: list[Part] = field(default_factory=list)
+    payload: dict[str, Any] = field(default_factory=dict)
+    ended: Ended = Ended.OPEN
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """Events of an opaque item that the client has not seen yet."""
+    done_payload: dict[str, Any] | None = None
+    """The first `output_item.done`, to tell an equal repeat from a contradiction."""
+
+    @property
+    def is_call(self) -> bool:
+        """A function or custom call, whoever owns it."""
+        return self.type in CALLS
+
+    @property
+    def unnamed(self) -> bool:
+        """A call whose owner cannot be told yet (upstream-quirks.md section 7)."""
+        return self.is_call and not self.name
