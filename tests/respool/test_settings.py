@@ -1,0 +1,182 @@
+"""Settings: where they come from, and how their faults are told without telling their values."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from respool.settings import SettingsError, keys_of, load, unknown_variables
+
+SECRET = "hunter2hunter2"
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def fault(**given):
+    with pytest.raises(SettingsError) as caught:
+        load(**given)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_without_any_source_the_defaults_serve_this_machine_only():
+    settings = load()
+    assert (settings.host, settings.port, settings.store) == ("127.0.0.1", 8080, None)
+    assert settings.loopback
+    assert settings.tenants == {}
+
+
+def test_the_command_line_comes_before_the_environment_and_that_before_the_file(monkeypatch):
+    Path("respool.toml").write_text("port = 1\nlease_s = 2\nhost = '127.0.0.2'\n")
+    monkeypatch.setenv("RESPOOL_LEASE_S", "3")
+    monkeypatch.setenv("RESPOOL_PORT", "4")
+    settings = load(port=5, host=None)
+    assert (settings.port, settings.lease_s, settings.host) == (5, 3.0, "127.0.0.2")
+
+
+def test_an_empty_variable_is_as_good_as_none(monkeypatch):
+    monkeypatch.setenv("RESPOOL_API_KEYS", "")
+    assert load().tenants == {}
+
+
+def test_no_dotenv_file_is_read():
+    Path(".env").write_text("RESPOOL_PORT=9\n")
+    assert load().port == 8080
+
+
+def test_a_fault_is_named_as_the_user_wrote_it(monkeypatch):
+    monkeypatch.setenv("RESPOOL_PORT", "70000")
+    assert fault().startswith("RESPOOL_PORT: input should be less than")
+    assert fault(port=-1).startswith("--port: ")
+    monkeypatch.delenv("RESPOOL_PORT")
+    Path("respool.toml").write_text("port = 'x'\n")
+    assert fault().startswith("respool.toml: port: ")
+
+
+def test_all_faults_are_told_at_once(monkeypatch):
+    monkeypatch.setenv("RESPOOL_PORT", "x")
+    monkeypatch.setenv("RESPOOL_LEASE_S", "0")
+    assert "RESPOOL_PORT" in fault()
+    assert "RESPOOL_LEASE_S" in fault()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("RESPOOL_API_KEYS", f"tenant={SECRET},{SECRET}"),
+        ("RESPOOL_API_KEYS", f"a={SECRET},b={SECRET}"),
+        ("RESPOOL_UPSTREAM_URL", f"http://user:{SECRET}@model:8000/v1"),
+        ("RESPOOL_REDIS_URL", f"postgres://:{SECRET}@db"),
+        ("RESPOOL_PORT", SECRET),
+        ("RESPOOL_NAMESPACE", f"{{{SECRET}}}"),
+        ("RESPOOL_UPSTREAMS", SECRET),
+    ],
+)
+def test_a_fault_never_shows_the_value(name, value, monkeypatch):
+    monkeypatch.setenv(name, value)
+    assert SECRET not in fault()
+
+
+def test_a_file_that_is_no_toml_is_one_line():
+    Path("respool.toml").write_text("port = \n")
+    assert fault().startswith("respool.toml: Invalid value (at line 1")
+
+
+def test_a_file_that_is_no_text_is_one_line():
+    Path("respool.toml").write_bytes(b"host = '\xff'\n")
+    assert fault() == "respool.toml: not UTF-8"
+
+
+def test_a_file_that_cannot_be_read_is_one_line(monkeypatch):
+    Path("respool.toml").touch()
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert fault() == "respool.toml: Permission denied"
+
+
+def test_an_unknown_setting_in_the_file_is_a_fault():
+    Path("respool.toml").write_text("prot = 1\n")
+    assert fault() == "respool.toml: prot: no such setting"
+
+
+def test_an_unknown_variable_is_noticed(monkeypatch):
+    monkeypatch.setenv("RESPOOL_PROT", "1")
+    monkeypatch.setenv("RESPOOL_TEST_REDIS_URL", "redis://elsewhere")
+    monkeypatch.setenv("RESPOOL_PORT", "1")
+    assert unknown_variables() == ["RESPOOL_PROT"]
+
+
+def test_keys_may_be_a_list_or_a_table():
+    Path("respool.toml").write_text("[api_keys]\nblue = 'k1'\nred = 'k2'\n")
+    assert load().tenants == {"k1": "blue", "k2": "red"}
+    Path("respool.toml").write_text("api_keys = 'blue=k1, red=k2=, blue=k3'\n")
+    assert load().tenants == {"k1": "blue", "k2=": "red", "k3": "blue"}
+
+
+def test_upstream_tables_need_different_ids():
+    table = "[[upstreams]]\nid = 'a'\nbase_url = 'http://h/v1'\n"
+    Path("respool.toml").write_text(table * 2)
+    assert fault() == "respool.toml: two of [[upstreams]] have the same id"
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("model:8000/v1", "http or https"),
+        ("http:///v1", "http or https"),
+        ("http://h/v1?x=1", "without a query"),
+    ],
+)
+def test_an_upstream_address_that_cannot_be_one_is_refused(url, words, monkeypatch):
+    monkeypatch.setenv("RESPOOL_UPSTREAM_URL", url)
+    assert words in fault()
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("my.host", False),
+    ],
+)
+def test_loopback_is_told_from_the_rest(host, loopback):
+    assert load(host=host).loopback is loopback
+
+
+def test_a_log_level_may_be_written_either_way(monkeypatch):
+    monkeypatch.setenv("RESPOOL_LOG_LEVEL", "debug")
+    assert load().log_level == "DEBUG"
+    monkeypatch.setenv("RESPOOL_LOG_LEVEL", "loud")
+    assert fault().startswith("RESPOOL_LOG_LEVEL: input should be 'DEBUG'")
+
+
+def test_what_may_be_printed_holds_no_secret(monkeypatch):
+    monkeypatch.setenv("RESPOOL_API_KEYS", f"me={SECRET}")
+    monkeypatch.setenv("RESPOOL_UPSTREAM_API_KEY", f"{SECRET}-up")
+    monkeypatch.setenv("RESPOOL_REDIS_URL", f"redis://me:{SECRET}-store@db:1/2")
+    settings = load()
+    assert SECRET not in repr(settings)
+    assert settings.store_shown == "redis://db:1/2"
+    assert settings.secrets() == [SECRET, f"{SECRET}-up", f"{SECRET}-store"]
+    assert load(redis_url="memory://").store_shown == "memory://"
+
+
+def test_without_a_store_the_embedded_one_is_shown():
+    assert load().store_shown == "embedded"
+
+
+def test_keys_of_wants_pairs():
+    with pytest.raises(ValueError, match="entry 2"):
+        keys_of(SecretStr("a=b,,"))
