@@ -1,0 +1,112 @@
+"""What this process counts, as Prometheus text.
+
+In: `count(name)` wherever something worth counting happens, `gauge(name, read)` once by whoever
+can say how many there are now. Out: `render()`, which the api serves at `/metrics`. Called by every
+package but the pure core, whose observations (the notes of a fold) the translate worker counts.
+One registry per process: what a process counts is what a scraper adds up.
+
+Names are written here and nowhere else, without the `respool_` that `render` puts in front. A
+label's values are few and ours (a kind, a reason, a status): never an id or text of a client.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+PREFIX: Final = "respool_"
+
+NAMES: Final = {
+    # api
+    "requests_total": "HTTP requests answered, by route and status.",
+    "responses_created_total": "Responses created, by mode (stream, blocking, background).",
+    "responses_refused_total": "Creates refused before a response existed, by status.",
+    "readers": "Clients that read a stream now.",
+    # ingest
+    "rounds_started_total": "Upstream rounds claimed by this process.",
+    "rounds_ended_total": "Upstream rounds that ended here, by how they ended.",
+    "rounds_stopped_total": "Upstream rounds given up because the log said so, by reason.",
+    "rounds_open": "Upstream rounds that run in this process now.",
+    "upstream_frames_total": "Blocks that came from upstreams.",
+    "upstream_bytes_total": "Bytes that came from upstreams, decoded.",
+    "claims_refused_total": "Claims of a round that the log refused, by reason.",
+    # translate
+    "translations_open": "Responses whose translator is this process.",
+    "translations_acquired_total": "Leases taken, by whether anything was committed before.",
+    "translations_dropped_total": "Translations given up before their end, by reason.",
+    "acquires_refused_total": "Leases that the log refused, by reason.",
+    "public_frames_total": "Frames committed to output logs.",
+    "responses_ended_total": "Responses that reached their terminal frame here, by status.",
+    "folds_failed_total": "Responses failed because their fold could not go on, by reason.",
+    "translator_notes_total": "Quirks of upstreams that were tolerated, by kind.",
+    "handovers_missed_total": "Hand-overs that did not continue what was known: the log was read.",
+    # sweep
+    "sweeps_total": "Looks at responses whose time had come.",
+    "sweep_actions_total": "What the sweeper did, by action.",
+    # streams
+    "flushes_total": "Pipelines sent by the group-commit writer.",
+    "flushed_calls_total": "Scripts sent in those pipelines.",
+    "writer_retries_total": "Pipelines sent again after trouble with the connection.",
+    "writer_pending_bytes": "Bytes that wait for the next pipeline.",
+    "doorbell_reconnects_total": "Times the pub/sub connection was made again.",
+    "reader_pulls_total": "Pages read from output logs by readers.",
+    "hints_taken_total": "Work hints read from queues, by kind.",
+}
+"""Every figure and what it says."""
+
+Labels = tuple[tuple[str, str], ...]
+
+_counters: dict[str, dict[Labels, float]] = {}
+_gauges: dict[str, Callable[[], float]] = {}
+
+
+def count(name: str, amount: float = 1, **labels: str) -> None:
+    """Add to a counter; a name outside the table is a mistake and raises KeyError."""
+    series = _counters.get(name)
+    if series is None:
+        series = _counters[_known(name)] = {}
+    key = tuple(sorted(labels.items())) if labels else ()
+    series[key] = series.get(key, 0) + amount
+
+
+def gauge(name: str, read: Callable[[], float]) -> None:
+    """Say who knows a momentary figure; a later call for the same name takes its place."""
+    _gauges[_known(name)] = read
+
+
+def value(name: str, **labels: str) -> float:
+    """What a counter stands at, for tests and the debug page; 0 where nothing was counted."""
+    return _counters.get(_known(name), {}).get(tuple(sorted(labels.items())), 0)
+
+
+def render() -> str:
+    """All figures in Prometheus' text format."""
+    lines: list[str] = []
+    for name, series in sorted(_counters.items()):
+        lines += _head(name, "counter")
+        lines += [_line(name, labels, amount) for labels, amount in sorted(series.items())]
+    for name, read in sorted(_gauges.items()):
+        lines += [*_head(name, "gauge"), _line(name, (), read())]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _known(name: str) -> str:
+    if name not in NAMES:
+        raise KeyError(f"{name!r} is not in the table of streams/metrics.py")
+    return name
+
+
+def _head(name: str, kind: str) -> list[str]:
+    return [f"# HELP {PREFIX}{name} {NAMES[name]}", f"# TYPE {PREFIX}{name} {kind}"]
+
+
+def _line(name: str, labels: Labels, amount: float) -> str:
+    inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
+    return f"{PREFIX}{name}{f'{{{inner}}}' if inner else ''} {_number(amount)}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(amount: float) -> str:
+    """Whole figures in full: `g` would round a counter past a million."""
+    return str(int(amount)) if amount == int(amount) else repr(float(amount))
