@@ -77,7 +77,7 @@ def _from_table(table: UpstreamTable, settings: Settings) -> Upstream:
 
 
 class Upstreams:
-    """The upstreams as they are now. An edit that cannot be used is told once and changes nothing."""
+    """The upstreams as they are now. An edit that cannot be used is told once, changes nothing."""
 
     def __init__(
         self, settings: Settings, *, read: Callable[[], Settings] = load, path: Path = FILE

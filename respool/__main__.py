@@ -1,0 +1,5 @@
+"""`python -m respool` is the `respool` command."""
+
+from respool.cli import main
+
+main()

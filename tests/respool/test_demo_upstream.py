@@ -1,0 +1,127 @@
+"""The scripted upstream, judged by the strictest reader at hand: the official client's helper."""
+
+import json
+
+import pytest
+from openai import AsyncOpenAI
+
+from respool.demo_upstream import AFTER_CALL, HELLO, PATCH, answer, sample, serving
+
+PATCH_TOOL = {
+    "type": "function",
+    "name": "apply_patch",
+    "parameters": {"type": "object", "properties": {"input": {"type": "string"}}},
+    "strict": False,
+}
+WEATHER = {
+    "type": "function",
+    "name": "get_weather",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    "strict": False,
+}
+
+
+@pytest.fixture
+async def client():
+    async with serving() as url, AsyncOpenAI(base_url=url, api_key="k", max_retries=0) as client:
+        yield client
+
+
+async def final(client, **request):
+    async with client.responses.stream(model="demo-fast", **request) as stream:
+        return await stream.get_final_response()
+
+
+async def test_a_prompt_is_answered_with_text(client):
+    response = await final(client, input="Say hello.")
+    assert response.output_text == HELLO
+    assert response.usage.total_tokens > 12
+
+
+async def test_a_tool_that_the_prompt_is_about_is_called(client):
+    response = await final(client, input="Weather in Oslo?", tools=[PATCH_TOOL, WEATHER])
+    call = response.output[1]
+    assert (call.name, json.loads(call.arguments)) == ("get_weather", {"city": "Oslo"})
+
+
+async def test_a_tool_with_a_single_input_gets_a_text_worth_streaming(client):
+    content = [{"type": "input_text", "text": "Patch the greeting"}]
+    response = await final(client, input=[{"role": "user", "content": content}], tools=[PATCH_TOOL])
+    assert json.loads(response.output[1].arguments) == {"input": PATCH}
+
+
+@pytest.mark.parametrize(
+    ("choice", "called"),
+    [
+        ("none", None),
+        ("auto", None),
+        ("required", "apply_patch"),
+        ({"type": "function", "name": "get_weather"}, "get_weather"),
+        ({"type": "function", "name": "unknown"}, None),
+    ],
+)
+def test_tool_choice_decides(choice, called):
+    body = {"input": "Hi", "tools": [PATCH_TOOL, WEATHER], "tool_choice": choice}
+    output = list(answer(body))[-1]["response"]["output"]
+    assert [item.get("name") for item in output if item["type"] == "function_call"] == (
+        [called] if called else []
+    )
+
+
+async def test_the_turn_after_a_call_is_text(client):
+    turn = [
+        {"role": "user", "content": "Weather in Oslo?"},
+        {"type": "function_call", "call_id": "c", "name": "get_weather", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "rain"},
+    ]
+    assert (await final(client, input=turn, tools=[WEATHER])).output_text == AFTER_CALL
+
+
+async def test_a_schema_is_answered_with_json_that_fits(client):
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "n": {"type": "integer"}},
+    }
+    text = {"format": {"type": "json_schema", "name": "x", "schema": schema}}
+    response = await final(client, input="Call me Ada", text=text)
+    assert json.loads(response.output_text) == {"name": "Ada", "n": 1}
+
+
+async def test_the_kitchen_sink_has_every_item_that_an_upstream_can_send(client):
+    async with client.responses.stream(
+        model="kitchen-sink-fast", input="Anything", tools=[WEATHER]
+    ) as stream:
+        kinds = [event.type async for event in stream]
+        response = await stream.get_final_response()
+    assert [item.type for item in response.output] == ["reasoning", "message", "function_call"]
+    assert [part.type for part in response.output[1].content] == ["output_text", "refusal"]
+    assert "response.reasoning_summary_text.delta" in kinds
+    assert "response.reasoning_text.delta" in kinds
+
+
+async def test_the_models_are_listed(client):
+    names = [model.id async for model in client.models.list()]
+    assert names == ["demo", "demo-fast", "kitchen-sink"]
+
+
+def test_the_same_request_gets_the_same_answer():
+    body = {"model": "kitchen-sink", "input": "x", "tools": [WEATHER]}
+    assert list(answer(body)) == list(answer(body))
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"enum": ["b", "a"]}, "b"),
+        ({"type": ["string", "null"]}, "words"),
+        ({"type": "array"}, []),
+        ({"type": "number"}, 1.5),
+        ({}, {}),
+    ],
+)
+def test_a_sample_fits_its_schema(schema, value):
+    assert sample(schema, "some words") == value
+
+
+def test_a_sample_needs_no_prompt():
+    assert sample({"type": "string"}, "") == "nothing"
