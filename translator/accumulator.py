@@ -1,0 +1,449 @@
+"""The fold of one inference round: upstream events in, items out. First of all, always, and authoritative.
+
+Nothing else joins text or arguments. A frame is folded here before anything is derived from it (upstream-quirks.md
+section 1); public frames are made by `translator.lifecycle` from the items that this module writes.
+
+| event                                   | what it does                                                                |
+|-----------------------------------------|-----------------------------------------------------------------------------|
+| output_item.added                       | opens an item, or tells more of one that a delta opened before              |
+| content_part.added, reasoning_part.added, reasoning_summary_part.added | opens a part                                 |
+| *.delta                                 | adds a piece to a part, or to a call's text; opens what was never announced |
+| *.done                                  | the whole text: says the rest, or the only word, never takes back           |
+| output_text.annotation.added            | adds an annotation, once                                                    |
+| output_item.done                        | the whole item: wins for all that the client has not seen                   |
+| completed, done, incomplete, failed, error | the round's end, with usage, reason or error                             |
+
+Events of a response's life (created, queued, in_progress) say nothing new; unknown events are counted and ignored.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from translator.items import CALLS, Ended, Item, Part, PartKind, Text
+from translator.protocol.errors import ProtocolFault
+from translator.register import Register, id_of, index_of
+from translator.upstream_event import Event
+from translator.upstream_item import (
+    arguments_of,
+    error_of,
+    is_empty,
+    is_json,
+    listed,
+    part_kind,
+    text_of,
+    type_of,
+)
+
+MESSAGE: Final = frozenset({"message"})
+REASONING: Final = frozenset({"reasoning"})
+
+DELTAS: Final[dict[str, PartKind]] = {
+    "response.output_text.delta": "output_text",
+    "response.refusal.delta": "refusal",
+    "response.reasoning_text.delta": "reasoning_text",
+    "response.reasoning.delta": "reasoning_text",
+    "response.reasoning_summary_text.delta": "summary_text",
+}
+"""Text events, the Open Responses spelling of reasoning among them, and the part that they write to."""
+
+DONES: Final = {event.removesuffix("delta") + "done": kind for event, kind in DELTAS.items()}
+
+LIFE: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
+
+
+@dataclass(frozen=True, slots=True)
+class RoundResult:
+    """How the upstream ended a round: `status` is completed, incomplete or failed."""
+
+    status: str
+    usage: dict[str, Any] | None = None
+    reason: str | None = None
+    code: str | None = None
+    message: str | None = None
+
+
+class Accumulator:
+    """The items of one round and its end. Call `fold` with each event in order; read `items` and `result`."""
+
+    def __init__(self) -> None:
+        self.register = Register()
+        self.result: RoundResult | None = None  # set by the upstream's terminal event, never cleared
+        self.tolerated: Counter[str] = Counter()  # quirks that were put right, for metrics
+
+    @property
+    def items(self) -> list[Item]:
+        """All items of the round, in order of appearance."""
+        return self.register.items
+
+    def fold(self, event: Event) -> Item | None:
+        """Take one event in; the item it touched. Raises ProtocolFault for what cannot be put right."""
+        if self.result is not None:
+            return None
+        kind = DELTAS.get(event["type"])
+        if kind is not None:
+            return self._delta(event, kind)
+        fold = self._FOLDS.get(event["type"])
+        if fold is not None:
+            return fold(self, event)
+        kind = DONES.get(event["type"])
+        if kind is not None:
+            return self._text_done(event, kind)
+        return None if event["type"] in LIFE else self._other(event)
+
+    # ---- items ------------------------------------------------------------------------------
+
+    def _item_added(self, event: Event) -> Item | None:
+        payload = event.get("item")
+        if payload is None:
+            self.tolerated["null item"] += 1
+            return None
+        item_type = type_of(payload)
+        item_id, index = id_of(payload.get("id")) or id_of(event.get("item_id")), index_of(event)
+        known = self.register.find(item_id, index) if item_id or index is not None else None
+        if known is not None and known.ended is Ended.OPEN:
+            item = self._announced_late(known, item_type, payload)
+        else:
+            item = self.register.add(item_type, item_id, index)
+        item.announced_upstream = True
+        item.payload = payload
+        self._identify(item, payload)
+        if item.is_call:
+            item.initial = arguments_of(payload)
+        return item
+
+    def _announced_late(self, item: Item, item_type: str, payload: dict[str, Any]) -> Item:
+        """An `added` for an item that is there: one that a delta opened, or an equal repeat."""
+        if item.announced_upstream and item.payload != payload:
+            raise ProtocolFault("The upstream opened two items under one id or output index.")
+        if item.type != item_type and not (item.is_call and item_type in CALLS):
+            raise ProtocolFault("The upstream announced an item as another type than its text had.")
+        self.tolerated["late or repeated output_item.added"] += 1
+        item.type = item_type
+        return item
+
+    def _item_done(self, event: Event) -> Item | None:
+        payload = event.get("item")
+        if payload is None:
+            payload = {}
+        if not isinstance(payload, dict):
+            raise ProtocolFault("The upstream closed an item that is no object.")
+        item_id, index = id_of(payload.get("id")) or id_of(event.get("item_id")), index_of(event)
+        item_type = payload.get("type")
+        item = self.register.find_done(item_id, index, str(item_type))
+        if item is None:
+            if not payload or is_empty(payload):
+                self.tolerated["closed an item that was never opened"] += 1
+                return None
+            self.tolerated["item that is only done"] += 1
+            item = self.register.add(type_of(payload), item_id, index)
+        elif item.ended is not Ended.OPEN:
+            return self._done_again(item, payload)
+        self._complete(item, payload)
+        return item
+
+    def _done_again(self, item: Item, payload: dict[str, Any]) -> None:
+        if payload and item.done_payload and payload != item.done_payload:
+            raise ProtocolFault("The upstream closed an item twice, differently.")
+        self.tolerated["repeated output_item.done"] += 1
+
+    def _complete(self, item: Item, payload: dict[str, Any]) -> None:
+        """Fold the whole of a finished item."""
+        if payload:
+            item_type = type_of(payload)
+            if item.type != item_type and not (item.is_call and item_type in CALLS and item.unnamed):
+                raise ProtocolFault("The upstream closed an item as another type than it opened it.")
+            item.type = item_type
+            item.payload = payload
+            item.done_payload = payload
+        self._identify(item, payload)
+        if item.is_call:
+            self._settle(item.text, arguments_of(payload) or item.initial, strict=True)
+        elif item.type == "message":
+            self._whole_parts(item, payload.get("content"), summary=False)
+        elif item.type == "reasoning":
+            self._whole_parts(item, payload.get("summary"), summary=True)
+            self._whole_parts(item, payload.get("content"), summary=False)
+        self.close(item, Ended.CUT if payload.get("status") == "incomplete" else Ended.DONE)
+
+    def close(self, item: Item, ended: Ended) -> None:
+        """End an item: nothing more will be said of it. Text that only came with `added` counts now."""
+        for part in item.parts:
+            if not part.pieces and part.initial:
+                part.append(part.initial)
+            part.finish()
+            part.done = ended is Ended.DONE or part.done
+        if item.is_call and not item.text.pieces and item.initial:
+            item.text.append(item.initial)
+        item.text.finish()
+        item.text.done = True
+        item.ended = ended
+
+    def _identify(self, item: Item, payload: dict[str, Any]) -> None:
+        """Learn a call's name, call id and namespace; what is known stands (upstream-quirks.md section 1, rule 3)."""
+        if not item.is_call:
+            return
+        name, call_id = payload.get("name"), payload.get("call_id")
+        if isinstance(name, str) and name:
+            if item.name is None:
+                item.name = name
+            elif item.name != name:
+                self.tolerated["call named twice"] += 1
+        if isinstance(call_id, int) and not isinstance(call_id, bool):
+            call_id = str(call_id)
+        if isinstance(call_id, str) and call_id:
+            if item.call_id is None:
+                item.call_id = call_id
+            elif item.call_id != call_id:
+                self.tolerated["call id changed"] += 1
+        namespace = payload.get("namespace")
+        if item.namespace is None and isinstance(namespace, str) and namespace:
+            item.namespace = namespace
+
+    # ---- parts ------------------------------------------------------------------------------
+
+    def _part_added(self, event: Event) -> Item | None:
+        summary = event["type"] == "response.reasoning_summary_part.added"
+        part = event.get("part")
+        if not isinstance(part, dict):
+            self.tolerated["null part"] += 1
+            return None
+        kind = "summary_text" if summary else part_kind(part)
+        item = self._text_item(event, kind)
+        kind = _fitting(item, kind)
+        upstream_index = _part_index(event, kind)
+        for known in item.parts:
+            if known.kind == kind and known.upstream_index == upstream_index and not known.done:
+                return item
+        item.parts.append(Part(kind, upstream_index, text_of(part)))
+        return item
+
+    def _delta(self, event: Event, kind: PartKind) -> Item | None:
+        delta = event.get("delta")
+        if not isinstance(delta, str):
+            if delta is None:
+                return None
+            raise ProtocolFault("The upstream sent a delta that is no text.")
+        item = self._text_item(event, kind)
+        part = self._part(item, _fitting(item, kind), event)
+        if part.append(delta):
+            logprobs = event.get("logprobs")
+            if isinstance(logprobs, list) and logprobs:
+                part.logprobs.extend([] for _ in range(len(part.pieces) - 1 - len(part.logprobs)))
+                part.logprobs.append(logprobs)
+        return item
+
+    def _text_done(self, event: Event, kind: PartKind) -> Item | None:
+        """`output_text.done` and its like, `content_part.done` and its like: the whole text of a part."""
+        whole = event.get("part") if "part" in event else event
+        text = text_of(whole) if isinstance(whole, dict) else ""
+        types = REASONING if kind in ("reasoning_text", "summary_text") else MESSAGE
+        item = self.register.find(id_of(event.get("item_id")), index_of(event), types)
+        if item is None or item.ended is not Ended.OPEN:
+            if not text or item is not None:
+                self.tolerated["closed a part that was never opened"] += 1
+                return None
+            item = self._text_item(event, kind)
+        kind = _fitting(item, kind)
+        part = self._part(item, kind, event, closing=True)
+        self._settle(part, text, strict=False)
+        if isinstance(whole, dict):
+            self._details(part, whole)
+        part.done = True
+        return item
+
+    def _part_done(self, event: Event) -> Item | None:
+        if event["type"] == "response.reasoning_summary_part.done":
+            return self._text_done(event, "summary_text")
+        part = event.get("part")
+        return self._text_done(event, part_kind(part)) if isinstance(part, dict) else None
+
+    def _annotation(self, event: Event) -> Item | None:
+        item = self._text_item(event, "output_text")
+        part = self._part(item, "output_text", event)
+        annotation = event.get("annotation")
+        if annotation is not None and annotation not in part.annotations:
+            part.annotations.append(annotation)
+        return item
+
+    def _text_item(self, event: Event, kind: PartKind) -> Item:
+        """The message or reasoning item of a text event; one that was never announced is opened."""
+        types = REASONING if kind in ("reasoning_text", "summary_text") else MESSAGE
+        item_id, index = id_of(event.get("item_id")), index_of(event)
+        item = self.register.find(item_id, index, types)
+        if item is None:
+            self.tolerated["text of an item that was never opened"] += 1
+            return self.register.add("reasoning" if types is REASONING else "message", item_id, index)
+        if item.ended is not Ended.OPEN or item.type not in ("message", "reasoning"):
+            raise ProtocolFault("The upstream sent text for an item that cannot take any.")
+        return item
+
+    def _part(self, item: Item, kind: PartKind, event: Event, *, closing: bool = False) -> Part:
+        """The part meant: by its index, else the last open one of its kind (the index grows in vllm#29947)."""
+        index = _part_index(event, kind)
+        last: Part | None = None
+        for part in reversed(item.parts):
+            if part.kind == kind:
+                if part.upstream_index == index and (closing or not part.done):
+                    return part
+                last = last or part
+        if last is not None and (closing or not last.done):
+            return last
+        part = Part(kind, index)
+        item.parts.append(part)
+        return part
+
+    def _whole_parts(self, item: Item, listed: Any, *, summary: bool) -> None:
+        """Fold the parts of a finished item: each closes the streamed part in its position, or is a new one."""
+        family = [part for part in item.parts if (part.kind == "summary_text") is summary]
+        for position, whole in enumerate(listed if isinstance(listed, list) else []):
+            if not isinstance(whole, dict):
+                continue
+            if position < len(family):
+                part = family[position]
+            else:
+                kind = "summary_text" if summary else _fitting(item, part_kind(whole))
+                part = Part(kind, position)
+                item.parts.append(part)
+            self._settle(part, text_of(whole), strict=False)
+            self._details(part, whole)
+
+    def _details(self, part: Part, whole: dict[str, Any]) -> None:
+        """Annotations and log probabilities that only the whole part tells."""
+        annotations, logprobs = whole.get("annotations"), whole.get("logprobs")
+        for annotation in annotations if isinstance(annotations, list) else []:
+            if annotation not in part.annotations:
+                part.annotations.append(annotation)
+        if isinstance(logprobs, list) and logprobs and not part.logprobs:
+            part.logprobs = [logprobs]
+
+    # ---- calls ------------------------------------------------------------------------------
+
+    def _call_delta(self, event: Event) -> Item | None:
+        delta = event.get("delta")
+        if not isinstance(delta, str):
+            if delta is None:
+                return None
+            raise ProtocolFault("The upstream sent a delta that is no text.")
+        item = self._call(event)
+        item.text.append(delta)
+        return item
+
+    def _call_done(self, event: Event) -> Item | None:
+        item_id, index = id_of(event.get("item_id")), index_of(event)
+        item = self.register.find(item_id, index, CALLS)
+        if item is not None and item.ended is not Ended.OPEN:
+            self.tolerated["closed a call twice"] += 1
+            return None
+        item = self._call(event)
+        self._identify(item, event)
+        self._settle(item.text, arguments_of(event), strict=True)
+        item.text.done = True
+        return item
+
+    def _call(self, event: Event) -> Item:
+        """The call of an arguments event; before any `added` it is one whose name is not known yet."""
+        item_id, index = id_of(event.get("item_id")), index_of(event)
+        item = self.register.find(item_id, index, CALLS)
+        if item is None:
+            self.tolerated["arguments of a call that was never opened"] += 1
+            native = event["type"].startswith("response.custom_tool_call_input")
+            item = self.register.add(
+                "custom_tool_call" if native else "function_call", item_id, index
+            )
+        elif item.ended is not Ended.OPEN or not item.is_call:
+            raise ProtocolFault("The upstream sent arguments for an item that cannot take any.")
+        return item
+
+    def _settle(self, text: Text, whole: str, *, strict: bool) -> None:
+        """A whole text after its deltas: nothing said changes nothing, more is the rest, a contradiction loses.
+
+        `strict` is for arguments: what was streamed must then be whole JSON, or nobody knows what the model meant.
+        """
+        text.finish()
+        if not whole:
+            return
+        mended = Text()
+        mended.append(whole)
+        mended.finish()
+        whole, have = mended.joined(), text.joined()
+        if whole == have:
+            return
+        if whole.startswith(have):
+            text.append(whole[len(have) :])
+            return
+        if strict and not is_json(have):
+            raise ProtocolFault("The upstream finished a call with other arguments than it streamed.")
+        self.tolerated["finished text differs from the streamed one"] += 1
+
+    # ---- the rest ---------------------------------------------------------------------------
+
+    def _other(self, event: Event) -> Item | None:
+        """An event of an item that the upstream runs itself is kept for it; any other unknown one is ignored."""
+        item_id, index = id_of(event.get("item_id")), index_of(event)
+        item = self.register.find(item_id, index) if item_id or index is not None else None
+        if item is None or item.ended is not Ended.OPEN or item.is_call or item.type in ("message", "reasoning"):
+            self.tolerated["unknown event"] += 1
+            return None
+        item.events.append(event)
+        return item
+
+    def _ended(self, event: Event) -> None:
+        response = event.get("response")
+        response = response if isinstance(response, dict) else {}
+        if not self.items:
+            for index, payload in enumerate(listed(response.get("output"))):
+                self._item_done({"type": event["type"], "output_index": index, "item": payload})
+        usage, details = response.get("usage"), response.get("incomplete_details")
+        usage = usage if isinstance(usage, dict) else None
+        said = (event["type"].removeprefix("response."), response.get("status"))
+        error = response.get("error")
+        if "failed" in said or "cancelled" in said:
+            code, message = error_of(error)
+            self.result = RoundResult("failed", usage, code=code, message=message)
+        elif "incomplete" in said:
+            reason = details.get("reason") if isinstance(details, dict) else None
+            self.result = RoundResult("incomplete", usage, reason=id_of(reason) or "max_output_tokens")
+        else:
+            self.result = RoundResult("completed", usage)
+
+    def _error_event(self, event: Event) -> None:
+        code, message = error_of(event.get("error") or event)
+        self.result = RoundResult("failed", code=code, message=message)
+
+    _FOLDS: ClassVar[dict[str, Callable[["Accumulator", Event], Item | None]]] = {
+        "response.function_call_arguments.delta": _call_delta,
+        "response.custom_tool_call_input.delta": _call_delta,
+        "response.function_call_arguments.done": _call_done,
+        "response.custom_tool_call_input.done": _call_done,
+        "response.output_item.added": _item_added,
+        "response.output_item.done": _item_done,
+        "response.content_part.added": _part_added,
+        "response.reasoning_part.added": _part_added,
+        "response.reasoning_summary_part.added": _part_added,
+        "response.content_part.done": _part_done,
+        "response.reasoning_part.done": _part_done,
+        "response.reasoning_summary_part.done": _part_done,
+        "response.output_text.annotation.added": _annotation,
+        "response.completed": _ended,
+        "response.done": _ended,
+        "response.incomplete": _ended,
+        "response.failed": _ended,
+        "response.error": _error_event,
+        "error": _error_event,
+    }
+
+
+def _fitting(item: Item, kind: PartKind) -> PartKind:
+    """A reasoning item holds reasoning text, whatever its parts are called (vLLM)."""
+    if item.type == "reasoning":
+        return kind if kind == "summary_text" else "reasoning_text"
+    if kind in ("reasoning_text", "summary_text"):
+        raise ProtocolFault("The upstream sent reasoning for a message.")
+    return kind
+
+
+def _part_index(event: Event, kind: PartKind) -> int:
+    index = event.get("summary_index" if kind == "summary_text" else "content_index")
+    return index if isinstance(index, int) and not isinstance(index, bool) else 0

@@ -1,0 +1,78 @@
+"""What waits, and until when: the order of items behind a call whose owner is not known yet.
+
+In: items that were touched. Out: items that may be shown now, in output order. The boundary is the lowest place of a
+call without a name, or of one that the gateway owns; nothing at or past it reaches the client, everything below it
+flows. A named client call is no boundary (upstream-quirks.md section 7).
+
+Waiting costs no second copy: the accumulator holds all pieces. Up to KEPT_BYTES a release shows the pieces as they
+came; past it what waited comes as one catch-up delta per part. Waiting never fails a response.
+"""
+
+from typing import Final
+
+from translator.items import Item
+
+KEPT_BYTES: Final = 256 * 1024
+"""Text that may wait piece by piece, one bound for calls without a name and one for what waits behind them (seed 000).
+Past it a client gets one large delta instead of thousands at once."""
+
+
+class Boundary:
+    """The waiting items of one round. `hold` an item, then show what `release` gives."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, Item] = {}  # by slot; an item leaves when it is released
+        self._blocking: set[int] = set()  # slots of the calls that make the boundary
+        self._sizes = {True: 0, False: 0}  # text that came while waiting, of blocking items and of others
+        self._told: dict[int, int] = {}  # by slot: how much of its text is counted in `_sizes`
+
+    def __bool__(self) -> bool:
+        """Whether anything waits; where nothing does, items are shown at once."""
+        return bool(self._items)
+
+    def hold(self, item: Item, *, blocking: bool) -> None:
+        """Let an item wait; `blocking` if it is itself a call that nobody can place yet, or the gateway's."""
+        self._items[item.slot] = item
+        size = item.text.size + sum(part.size for part in item.parts)
+        self._sizes[blocking] += size - self._told.get(item.slot, 0)
+        self._told[item.slot] = size
+        if blocking:
+            self._blocking.add(item.slot)
+        else:
+            self._blocking.discard(item.slot)
+
+    def release(self) -> list[Item]:
+        """Take out what lies below the boundary, in output order."""
+        limit = min((self._items[slot].place for slot in self._blocking), default=None)
+        below = [
+            item
+            for item in self._items.values()
+            if item.slot not in self._blocking and (limit is None or item.place < limit)
+        ]
+        below.sort(key=lambda item: (item.place, item.slot))
+        for item in below:
+            del self._items[item.slot]
+        return below
+
+    def blocking(self) -> list[Item]:
+        """The calls that make the boundary, in order of appearance."""
+        return [self._items[slot] for slot in sorted(self._blocking)]
+
+    def drop_blocking(self) -> list[Item]:
+        """Give the blocking items up: they will never be shown. What waited behind them can be released."""
+        dropped = self.blocking()
+        for item in dropped:
+            del self._items[item.slot]
+        self._blocking.clear()
+        return dropped
+
+    @property
+    def coalesce(self) -> bool:
+        """Whether so much has waited that a release is one delta per part; forgotten once nothing waits."""
+        return max(self._sizes.values()) > KEPT_BYTES
+
+    def settle(self) -> None:
+        """Call after a release was shown: with nothing left waiting the counts begin anew."""
+        if not self._items:
+            self._sizes = {True: 0, False: 0}
+            self._told.clear()

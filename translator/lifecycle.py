@@ -1,0 +1,254 @@
+"""What the client has been shown of one output item, and the frames that are due.
+
+In: an item of the accumulator, which holds everything. Out: public frames, through `write`. A lifecycle keeps cursors
+only, so a release after waiting and a live stream are the same code: `advance` writes whatever the item has that the
+client has not seen. Event families and their order: contract.md section 8. Calls: `translator.function_sse`.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from translator.items import TEXT_KEY, Ended, Item, Part
+
+Write = Callable[[str, dict[str, Any]], None]
+"""Numbers and writes one frame: the event's type, and its fields behind `type` and `sequence_number`."""
+
+IDENTITY: Final = ("call_id", "name", "namespace", "server_label")
+"""Besides id and type, what never changes after `output_item.added` (contract.md section 3, rule 5)."""
+
+HOSTED_EVENTS: Final[dict[str, frozenset[str]]] = {
+    item_type: frozenset(f"response.{event}" for event in events.split())
+    for item_type, events in {
+        "web_search_call": "web_search_call.in_progress web_search_call.searching web_search_call.completed",
+        "file_search_call": "file_search_call.in_progress file_search_call.searching file_search_call.completed",
+        "code_interpreter_call": "code_interpreter_call.in_progress code_interpreter_call.interpreting "
+        "code_interpreter_call.completed code_interpreter_call_code.delta code_interpreter_call_code.done",
+        "image_generation_call": "image_generation_call.in_progress image_generation_call.generating "
+        "image_generation_call.partial_image image_generation_call.completed",
+        "mcp_call": "mcp_call.in_progress mcp_call.completed mcp_call.failed "
+        "mcp_call_arguments.delta mcp_call_arguments.done",
+        "mcp_list_tools": "mcp_list_tools.in_progress mcp_list_tools.completed mcp_list_tools.failed",
+    }.items()
+}
+"""Events of items that the upstream runs by itself; others of them would make strict clients throw (rule 11)."""
+
+
+class Lifecycle:
+    """The public side of one item. `index` and `id` are given at `output_item.added` and never change.
+
+    `final` is set when the item is closed: the item as it stands in the terminal response, whatever was sent of it.
+    """
+
+    def __init__(self, item: Item, index: int, public_id: str, write: Write) -> None:
+        self.item = item
+        self.index = index
+        self.id = public_id
+        self.final: dict[str, Any] | None = None
+        self._write = write
+
+    def announce(self) -> None:
+        """Write `output_item.added`; the first frame of every item."""
+        self._write(
+            "response.output_item.added",
+            {"output_index": self.index, "item": self.snapshot("in_progress")},
+        )
+
+    def advance(self, *, coalesce: bool = False) -> None:
+        """Write what is due; with `coalesce` all waiting text of a part goes as one delta."""
+        raise NotImplementedError
+
+    def close(self, status: str) -> None:
+        """End the item as completed or incomplete: missing dones, then `output_item.done`."""
+        raise NotImplementedError
+
+    def snapshot(self, status: str) -> dict[str, Any]:
+        """The item as it stands."""
+        raise NotImplementedError
+
+    def _done(self, status: str) -> None:
+        self.final = self.snapshot(status)
+        self._write(
+            "response.output_item.done", {"output_index": self.index, "item": self.final}
+        )
+
+
+class _PartCursor:
+    """How much of one part the client has seen. `index` counts within the part's list."""
+
+    __slots__ = ("annotations", "closed", "index", "sent")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.sent = 0  # pieces written as deltas
+        self.annotations = 0  # annotations written
+        self.closed = False
+
+
+class TextLifecycle(Lifecycle):
+    """A message or a reasoning item: parts that open, grow and close, then the item."""
+
+    def __init__(self, item: Item, index: int, public_id: str, write: Write) -> None:
+        super().__init__(item, index, public_id, write)
+        self._cursors: list[_PartCursor] = []
+        self._open = 0  # parts before this one are closed
+
+    def advance(self, *, coalesce: bool = False) -> None:
+        """See Lifecycle. An item that the upstream ended as incomplete waits for the response's end."""
+        parts = self.item.parts
+        while len(self._cursors) < len(parts):
+            self._open_part(parts[len(self._cursors)])
+        for at in range(self._open, len(parts)):
+            self._grow(parts[at], self._cursors[at], coalesce=coalesce)
+            if parts[at].done:
+                self._close_part(parts[at], self._cursors[at])
+        while self._open < len(parts) and self._cursors[self._open].closed:
+            self._open += 1
+        if self.item.ended is Ended.DONE:
+            self._done("completed")
+
+    def close(self, status: str) -> None:
+        """See Lifecycle."""
+        for part, cursor in zip(self.item.parts, self._cursors, strict=True):
+            self._close_part(part, cursor)
+        self._done(status)
+
+    def snapshot(self, status: str) -> dict[str, Any]:
+        """The item with the parts that the client has seen."""
+        shown = self.item.parts[: len(self._cursors)] if status != "in_progress" else []
+        payload = self.item.payload
+        if self.item.type == "message":
+            item = {
+                "id": self.id,
+                "type": "message",
+                "status": status,
+                "role": "assistant",
+                "content": [part_object(part) for part in shown],
+            }
+            phase = payload.get("phase")
+            return {**item, "phase": phase} if isinstance(phase, str) else item
+        item = {
+            "id": self.id,
+            "type": "reasoning",
+            "status": status,
+            "summary": [part_object(p) for p in shown if p.kind == "summary_text"],
+            "content": [part_object(p) for p in shown if p.kind != "summary_text"],
+        }
+        encrypted = payload.get("encrypted_content")
+        return {**item, "encrypted_content": encrypted} if isinstance(encrypted, str) else item
+
+    def _open_part(self, part: Part) -> None:
+        summary = part.kind == "summary_text"
+        index = sum((p.kind == "summary_text") is summary for p in self.item.parts[: len(self._cursors)])
+        cursor = _PartCursor(index)
+        self._cursors.append(cursor)
+        event = "reasoning_summary_part.added" if summary else "content_part.added"
+        self._write(f"response.{event}", {**self._place(part, cursor), "part": empty_part(part)})
+
+    def _grow(self, part: Part, cursor: _PartCursor, *, coalesce: bool) -> None:
+        pieces, sent = part.pieces, cursor.sent
+        if sent < len(pieces):
+            cursor.sent = len(pieces)
+            place = self._place(part, cursor)
+            event = _TEXT_EVENTS[part.kind] + ".delta"
+            if coalesce and len(pieces) - sent > 1:
+                self._delta(event, place, part, "".join(pieces[sent:]), slice(sent, None))
+            else:
+                for at in range(sent, len(pieces)):
+                    self._delta(event, place, part, pieces[at], slice(at, at + 1))
+        while cursor.annotations < len(part.annotations):
+            self._write(
+                "response.output_text.annotation.added",
+                {
+                    **self._place(part, cursor),
+                    "annotation_index": cursor.annotations,
+                    "annotation": part.annotations[cursor.annotations],
+                },
+            )
+            cursor.annotations += 1
+
+    def _delta(
+        self, event: str, place: dict[str, Any], part: Part, delta: str, pieces: slice
+    ) -> None:
+        fields = {**place, "delta": delta}
+        if part.kind == "output_text":
+            fields["logprobs"] = [one for piece in part.logprobs[pieces] for one in piece]
+        self._write(event, fields)
+
+    def _close_part(self, part: Part, cursor: _PartCursor) -> None:
+        if cursor.closed:
+            return
+        self._grow(part, cursor, coalesce=False)
+        cursor.closed = True
+        place, whole = self._place(part, cursor), part_object(part)
+        key = TEXT_KEY[part.kind]
+        fields = {**place, key: whole[key]}
+        if part.kind == "output_text":
+            fields["logprobs"] = whole["logprobs"]
+        self._write(_TEXT_EVENTS[part.kind] + ".done", fields)
+        event = "reasoning_summary_part.done" if part.kind == "summary_text" else "content_part.done"
+        self._write(f"response.{event}", {**place, "part": whole})
+
+    def _place(self, part: Part, cursor: _PartCursor) -> dict[str, Any]:
+        index = "summary_index" if part.kind == "summary_text" else "content_index"
+        return {"item_id": self.id, "output_index": self.index, index: cursor.index}
+
+
+class HostedLifecycle(Lifecycle):
+    """An item that the upstream runs and tells of by itself: shown as it is, under an id of ours."""
+
+    def __init__(self, item: Item, index: int, public_id: str, write: Write) -> None:
+        super().__init__(item, index, public_id, write)
+        self._sent = 0  # events of the item that were looked at
+        self._identity: dict[str, Any] = {}  # what `added` said and nothing later changes
+
+    def advance(self, *, coalesce: bool = False) -> None:  # noqa: ARG002 (its events carry no joined text)
+        """See Lifecycle."""
+        known = HOSTED_EVENTS.get(self.item.type, frozenset())
+        for event in self.item.events[self._sent :]:
+            if event["type"] in known:
+                fields = {k: v for k, v in event.items() if k not in ("type", "sequence_number")}
+                self._write(
+                    event["type"], {**fields, "item_id": self.id, "output_index": self.index}
+                )
+        self._sent = len(self.item.events)
+        if self.item.ended is Ended.DONE:
+            self.close("completed")
+
+    def close(self, status: str) -> None:
+        """See Lifecycle."""
+        self._done(status)
+
+    def snapshot(self, status: str) -> dict[str, Any]:
+        """The upstream's item; its status is kept where it is an end."""
+        item = {**self.item.payload, "id": self.id, "type": self.item.type, **self._identity}
+        if status == "in_progress":
+            self._identity = {key: item[key] for key in IDENTITY if key in item}
+        if "status" in item and item["status"] in ("in_progress", "incomplete", "completed", None):
+            item["status"] = status
+        return item
+
+
+_TEXT_EVENTS: Final = {
+    kind: f"response.{event}"
+    for kind, event in {
+        "output_text": "output_text",
+        "refusal": "refusal",
+        "reasoning_text": "reasoning_text",
+        "summary_text": "reasoning_summary_text",
+    }.items()
+}
+
+
+def part_object(part: Part) -> dict[str, Any]:
+    """A part with its whole text, as it stands in a done event and in the item."""
+    whole: dict[str, Any] = {"type": part.kind, TEXT_KEY[part.kind]: part.joined()}
+    if part.kind == "output_text":
+        whole["annotations"] = list(part.annotations)
+        whole["logprobs"] = [one for piece in part.logprobs for one in piece]
+    return whole
+
+
+def empty_part(part: Part) -> dict[str, Any]:
+    """A part as it is announced: no text yet."""
+    empty: dict[str, Any] = {"type": part.kind, TEXT_KEY[part.kind]: ""}
+    return {**empty, "annotations": [], "logprobs": []} if part.kind == "output_text" else empty

@@ -1,0 +1,109 @@
+"""Finds the item that an upstream event is about: by id, else by output index, else the last open one that fits.
+
+Upstreams leave out ids and indexes, change ids between `added` and `done`, and use one index twice (upstream-quirks.md
+section 3). The register learns every id that an item ever had; places are never given twice.
+"""
+
+from typing import Any
+
+from translator.items import Ended, Item
+from translator.protocol.errors import ProtocolFault
+
+
+class Register:
+    """The items of one round, in order of appearance."""
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self._by_id: dict[str, Item] = {}
+        self._by_index: dict[int, Item] = {}  # the item that last came under an upstream index
+        self._places: set[int] = set()
+        self._next_place = 0  # every place below is taken
+
+    def find(
+        self, item_id: str | None, index: int | None, types: frozenset[str] | None = None
+    ) -> Item | None:
+        """The item meant; an unknown id beside a known index is learned. `types` limits the guess by last open item."""
+        if item_id is not None and (item := self._by_id.get(item_id)) is not None:
+            return item
+        if index is not None:
+            item = self._by_index.get(index)
+            if item is None or (item_id is not None and item.ended is not Ended.OPEN):
+                return None
+            self.learn(item, item_id)
+            return item
+        if item_id is not None:
+            return None
+        return next(
+            (
+                item
+                for item in reversed(self.items)
+                if item.ended is Ended.OPEN and (types is None or item.type in types)
+            ),
+            None,
+        )
+
+    def find_done(self, item_id: str | None, index: int | None, item_type: str) -> Item | None:
+        """The item that an `output_item.done` closes. Its id may be new: then the index decides, or the last open one."""
+        if item_id is not None and (item := self._by_id.get(item_id)) is not None:
+            return item
+        if index is not None:
+            item = self._by_index.get(index)
+            if item is not None and item.ended is Ended.OPEN:
+                self.learn(item, item_id)
+                return item
+            return item if item_id is None else None
+        fitting = [
+            item for item in self.items if item.ended is Ended.OPEN and item.type == item_type
+        ]
+        if item_id is not None:
+            fitting = [item for item in fitting if not item.ids] or fitting
+            if len(fitting) != 1:
+                return None
+            self.learn(fitting[0], item_id)
+        return fitting[-1] if fitting else None
+
+    def add(self, item_type: str, item_id: str | None, index: int | None) -> Item:
+        """A new item. Raises ProtocolFault for a second live item on one index or id."""
+        for live in (self._by_id.get(item_id or ""), self._by_index.get(-1 if index is None else index)):
+            if live is not None and live.ended is Ended.OPEN:
+                raise ProtocolFault("The upstream opened two items under one id or output index.")
+        item = Item(slot=len(self.items), place=self._place(index), type=item_type)
+        self.items.append(item)
+        if index is not None:
+            self._by_index[index] = item
+        else:
+            self._by_index.setdefault(item.place, item)
+        self.learn(item, item_id)
+        return item
+
+    def learn(self, item: Item, item_id: str | None) -> None:
+        """Remember one more id of an item."""
+        if item_id is not None:
+            item.ids.add(item_id)
+            self._by_id[item_id] = item
+
+    def _place(self, index: int | None) -> int:
+        """The upstream's index where it is free, else the lowest free one."""
+        place = index
+        if place is None or place in self._places:
+            while self._next_place in self._places:
+                self._next_place += 1
+            place = self._next_place
+        self._places.add(place)
+        return place
+
+
+def index_of(event: dict[str, Any]) -> int | None:
+    """The event's output index, None where it is not said. Raises ProtocolFault for what is no index."""
+    index = event.get("output_index")
+    if index is None:
+        return None
+    if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+        raise ProtocolFault("The upstream sent an output_index that is no index.")
+    return index
+
+
+def id_of(value: Any) -> str | None:
+    """An upstream id; missing, null, empty and what is no string are all "not said"."""
+    return value if isinstance(value, str) and value else None

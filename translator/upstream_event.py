@@ -1,0 +1,101 @@
+"""One block of a Responses upstream → the events in it.
+
+In: a block of the input log. Out: event objects with a `type`, or END_OF_STREAM for `[DONE]`. A block that is a whole
+JSON body (the upstream answered without a stream) becomes the events that a stream would have had. Called by the
+machine, first of all (upstream-quirks.md sections 2 and 3).
+"""
+
+import json
+from typing import Any, Final
+
+import orjson
+
+from translator.protocol.errors import ProtocolFault
+from translator.protocol.json import MAX_DEPTH, refuse_deep
+from translator.protocol.sse import fields
+
+Event = dict[str, Any]
+
+END_OF_STREAM: Final[Event] = {"type": "[DONE]"}
+_ENDS: Final = {
+    "completed": "response.completed",
+    "incomplete": "response.incomplete",
+    "failed": "response.failed",
+}
+
+
+def events(block: bytes) -> list[Event]:
+    """The events of one block; none for data that is JSON but no object. Raises ProtocolFault for broken JSON."""
+    name, data = fields(block)
+    if data.strip() == b"[DONE]":
+        return [END_OF_STREAM]
+    body = _loads(data)
+    if not isinstance(body, dict):
+        return []
+    kind = body.get("type")
+    if isinstance(kind, str) and kind:
+        return [body]
+    if isinstance(body.get("error"), (dict, str)):
+        return [{"type": "error", "error": body["error"]}]
+    if name and name != "message":
+        return [{**body, "type": name}]
+    if body.get("object") == "response" or isinstance(body.get("output"), list):
+        return _whole(body)
+    return []
+
+
+def _whole(response: Event) -> list[Event]:
+    """A Response that came in one piece, as events: each item done, then the end."""
+    output = response.get("output")
+    found: list[Event] = [
+        {"type": "response.output_item.done", "output_index": index, "item": item}
+        for index, item in enumerate(output if isinstance(output, list) else [])
+    ]
+    end = _ENDS.get(str(response.get("status")), "response.failed")
+    return [*found, {"type": end, "response": response}]
+
+
+def _loads(data: bytes) -> Any:
+    """Read JSON, lone surrogates kept: the halves of a pair may come in two deltas (contract.md D16)."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        value = _loads_slowly(data)
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+        _refuse_deep(value)
+    return value
+
+
+def _refuse_deep(value: Any) -> None:
+    """What is shown again inside an event of ours must not be nested past what can be written; a delta is text."""
+    if isinstance(value, dict):
+        value = {key: inner for key, inner in value.items() if key != "delta"}
+    try:
+        refuse_deep(value)
+    except ValueError as error:
+        raise ProtocolFault("The upstream sent JSON that is nested too deeply.") from error
+
+
+def _loads_slowly(data: bytes) -> Any:
+    try:
+        value = json.loads(data.decode("utf-8", "replace"), parse_constant=_refuse)
+        if isinstance(value, dict):
+            return {key: inner if key == "delta" else _mended(inner) for key, inner in value.items()}
+    except (ValueError, RecursionError) as error:
+        raise ProtocolFault("The upstream sent an event that is not JSON.") from error
+    return value
+
+
+def _refuse(_: str) -> Any:
+    raise ValueError("NaN and Infinity are not JSON")
+
+
+def _mended(value: Any) -> Any:
+    """Lone surrogates anywhere but in a delta become U+FFFD."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [_mended(inner) for inner in value]
+    if isinstance(value, dict):
+        return {_mended(key): _mended(inner) for key, inner in value.items()}
+    return value

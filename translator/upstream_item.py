@@ -1,0 +1,90 @@
+"""What an upstream's items, parts and errors say, read with tolerance.
+
+In: JSON objects of an upstream's events, of which nothing is known yet. Out: the one thing asked for, where missing,
+null and empty are all "not said" (upstream-quirks.md section 1, rule 4). Called by the accumulator.
+"""
+
+from typing import Any, Final
+
+import orjson
+
+from translator.items import PartKind
+from translator.protocol.errors import ProtocolFault
+from translator.register import id_of
+
+PART_KINDS: Final[dict[str, PartKind]] = {
+    "output_text": "output_text",
+    "text": "output_text",
+    "refusal": "refusal",
+    "reasoning_text": "reasoning_text",
+    "reasoning": "reasoning_text",
+    "summary_text": "summary_text",
+}
+
+
+def is_json(text: str) -> bool:
+    """Whether a text is one whole JSON value."""
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def error_of(error: Any) -> tuple[str | None, str | None]:
+    """The code and message of an upstream's error object, or of an error that is only a text."""
+    if isinstance(error, dict):
+        code, message = error.get("code"), error.get("message")
+        return (code if isinstance(code, str) else None), id_of(message)
+    return None, id_of(error)
+
+
+def type_of(payload: Any) -> str:
+    """The type of an upstream's item; where it is not said, what its keys say."""
+    if not isinstance(payload, dict):
+        raise ProtocolFault("The upstream sent an item that is no object.")
+    item_type = payload.get("type")
+    if isinstance(item_type, str) and item_type:
+        return item_type
+    if "arguments" in payload:
+        return "function_call"
+    if "content" in payload:
+        return "message"
+    raise ProtocolFault("The upstream sent an item without a type.")
+
+
+def is_empty(payload: dict[str, Any]) -> bool:
+    """Whether a message or reasoning item says nothing at all."""
+    if payload.get("type") not in ("message", "reasoning", None):
+        return False
+    parts = [*listed(payload.get("content")), *listed(payload.get("summary"))]
+    said = any(isinstance(part, dict) and text_of(part) for part in parts)
+    return not said and not payload.get("encrypted_content")
+
+
+def arguments_of(payload: dict[str, Any]) -> str:
+    """A call's arguments or input; an object is taken as its JSON."""
+    value = payload.get("arguments")
+    if value is None:
+        value = payload.get("input")
+    if isinstance(value, dict):
+        return orjson.dumps(value).decode()
+    return value if isinstance(value, str) else ""
+
+
+def text_of(part: dict[str, Any]) -> str:
+    for key in ("text", "refusal"):
+        if isinstance(value := part.get(key), str):
+            return value
+    return ""
+
+
+def part_kind(part: dict[str, Any]) -> PartKind:
+    kind = PART_KINDS.get(str(part.get("type")))
+    if kind is None:
+        raise ProtocolFault("The upstream sent a content part of an unknown type.")
+    return kind
