@@ -145,14 +145,14 @@ class Settings(BaseSettings):
     upstream_api_key: SecretStr | None = None
     upstream_timeout_s: Seconds = 1800.0
     # A long prefill is silence, not death.
-    upstream_idle_timeout_s: Seconds = 300.0
+    upstream_idle_timeout_s: Seconds = 600.0
     custom_formats: CustomFormats | None = None
     upstreams: tuple[UpstreamTable, ...] = ()
 
     max_body_bytes: Count = 32 << 20
     max_response_bytes: Count = 64 << 20
     max_in_flight: Count = 1000
-    max_rounds: Count = 16
+    max_rounds: Count = 10
 
     tool_concurrency: Count = 5
     tool_timeout_s: Seconds = 60.0
