@@ -12,6 +12,7 @@ import typer
 
 from respool import __version__
 from respool.roles import ALL, Role
+from respool.unusable import Unusable
 
 UNUSABLE = 2
 
@@ -79,10 +80,6 @@ def main() -> None:
     """The console script."""
     try:
         app()
-    except Exception as error:
-        from respool.settings import SettingsError  # noqa: PLC0415
-
-        if not isinstance(error, SettingsError):
-            raise
+    except Unusable as error:
         sys.stderr.write(f"respool: {error}\n")
         sys.exit(UNUSABLE)

@@ -33,14 +33,15 @@ from pydantic_settings import (
 )
 from pydantic_settings import SettingsError as SourceError
 
+from respool.unusable import Unusable
 from translator.protocol.upstream import CustomFormats
 
 PREFIX = "RESPOOL_"
 FILE = Path("respool.toml")
 
 
-class SettingsError(Exception):
-    """The settings cannot be used; the text is one line for the user."""
+class SettingsError(Unusable):
+    """The settings cannot be used."""
 
 
 def _http_base(url: str) -> str:

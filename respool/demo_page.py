@@ -1,0 +1,137 @@
+"""What the demo prints, in order, on a terminal or into a file.
+
+In: the processes and the events as they come. Out: lines on standard output. Used by `respool.demo`.
+"""
+
+import time
+from hashlib import sha256
+
+from openai.types.responses import ResponseStreamEvent
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from respool import __version__
+from respool.demo_client import MODEL, Half
+from respool.replica import Replica
+
+STYLES = {"A": "magenta", "B": "green"}
+KINDS = {
+    "delta": "default",
+    "created": "bold",
+    "completed": "bold green",
+    "failed": "bold red",
+    "incomplete": "bold yellow",
+}
+PREFIX = "response."
+WIDTH = 96
+
+
+class Page:
+    """The output."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False, soft_wrap=True)
+        self._began = time.monotonic()
+
+    def opening(self, upstream: str, first: Replica, second: Replica) -> None:
+        """Who is on the stage."""
+        table = Table.grid(padding=(0, 2))
+        table.add_row("store", "embedded Valkey, append-only file, shared by both replicas")
+        table.add_row("upstream", f"scripted, ships with Respool: {upstream}")
+        for name, replica, what in (
+            ("A", first, "answers clients, nothing else (--role api)"),
+            ("B", second, "all roles: api, ingest, translate, tools"),
+        ):
+            style = STYLES[name]
+            table.add_row(
+                Text(f"replica {name}", style=style),
+                Text(f"pid {replica.pid}", style="bold") + Text(f"  {replica.url}  {what}"),
+            )
+        title = f"Respool {__version__}: a stream that survives"
+        self._console.print(Panel(table, title=title, title_align="left", width=WIDTH))
+        self.said(
+            "The official openai client asks replica A to stream; the model calls a custom tool."
+        )
+        self._console.print(Text("\n   t/s  from   seq  event", style="dim"))
+        self._began = time.monotonic()
+
+    def event(self, name: str, event: ResponseStreamEvent) -> None:
+        """One event that came from a replica."""
+        kind = event.type.removeprefix(PREFIX)
+        line = Text(f"{time.monotonic() - self._began:6.2f}  ", style="dim")
+        line.append(f"{name:>4} ", style=STYLES[name])
+        line.append(f"{event.sequence_number:>5}  ", style="cyan")
+        line.append(f"{kind:<32}", style=KINDS.get(kind.rpartition(".")[2], "dim"))
+        line.append(_detail(event))
+        self._console.print(line)
+
+    def said(self, text: str, style: str = "default") -> None:
+        """A line of the narrator."""
+        self._console.print(Text(text, style=style))
+
+    def happened(self, text: str, style: str = "bold yellow") -> None:
+        """What was done to the stream, between two events."""
+        self._console.print(Text(f"{time.monotonic() - self._began:6.2f}  ", style="dim"), end="")
+        self._console.print(Text(text, style=style))
+
+    def verdict(self, first: Half, second: Half, whole: Half) -> bool:
+        """Whether the halves are the whole, shown in numbers."""
+        table = Table(box=None, padding=(0, 2), pad_edge=False)
+        for heading in ("", "events", "bytes", "sha256"):
+            table.add_column(heading, justify="right" if heading in ("events", "bytes") else "left")
+        joined = Half(first.raw + second.raw, first.events + second.events, second.last)
+        for name, half in (
+            (f"from A, before the cut: 0 to {first.last}", first),
+            (f"from B, starting_after={first.last}", second),
+            ("both, joined", joined),
+            ("a full replay from B", whole),
+        ):
+            digest = sha256(half.raw).hexdigest()[:16]
+            table.add_row(name, str(half.events), f"{len(half.raw):,}", digest)
+        same = joined.raw == whole.raw
+        text = "The two halves join byte for byte." if same else "The halves do NOT make the whole."
+        self._console.print()
+        self._console.print(table)
+        self._console.print(Text(f"\n{text}\n", style="bold green" if same else "bold red"))
+        return same
+
+    def what_next(self, replica: Replica, response_id: str, *, once: bool) -> None:
+        """What to try, against the replica that is still there."""
+        url = f"{replica.url}/v1/responses"
+        body = f'{{"model": "{MODEL}", "input": "Say hello.", "stream": true}}'
+        for title, command in (
+            (
+                "A stream of your own:",
+                f"curl -N {url} -H 'content-type: application/json' -d '{body}'",
+            ),
+            (
+                "This one again, from the middle:",
+                f"curl -N '{url}/{response_id}?stream=true&starting_after=20'",
+            ),
+            ("What it came to:", f"curl {url}/{response_id}"),
+            (
+                "In front of your own model:",
+                "RESPOOL_UPSTREAM_URL=http://127.0.0.1:8000/v1 respool serve",
+            ),
+        ):
+            self._console.print(Text(title, style="bold"))
+            self._console.print(Text(f"  {command}", style="cyan"), soft_wrap=True)
+        end = "Replica B stops now." if once else "Replica B serves until Ctrl-C."
+        self._console.print(Text(f"\n{end}", style="dim"))
+
+
+def _detail(event: ResponseStreamEvent) -> str:
+    """What is worth seeing of an event, short."""
+    delta = getattr(event, "delta", None)
+    if isinstance(delta, str):
+        return repr(delta)
+    item = getattr(event, "item", None)
+    if item is not None:
+        name = getattr(item, "name", "")
+        return " ".join(part for part in (item.type, name, str(item.id)[:12]) if part)
+    response = getattr(event, "response", None)
+    if response is not None:
+        return f"{response.id[:13]}…  {response.status}"
+    return ""
