@@ -1,0 +1,199 @@
+"""Connections to Redis, and the only place where redis-py is touched.
+
+In: a URL (`redis://`, `rediss://`, `unix://`, or `memory://` for fakeredis). Out: `Link`s, each one connection used by
+one task: the writer, the pipeline of reads, the doorbell and every blocking read have their own, so that a blocked or a
+large reply never stands in another's way. Replies are raw: bytes, ints and lists (protocol 2).
+
+redis-py's own time-outs and retries are off: a socket time-out would end blocking reads and cost a third of the
+throughput, and a retry inside the client repeats writes that nobody checks. Every wait is bounded by whoever waits.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar, cast
+
+import hiredis
+from redis.asyncio import Redis
+from redis.asyncio.connection import AbstractConnection, ConnectionPool
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
+
+from streams.faults import StoreAway
+from translator.protocol.errors import StoreError
+
+T = TypeVar("T")
+Command = Sequence[str | bytes | int]
+
+CONNECT_TIMEOUT_S = 3.0
+"""A handshake on any sane network takes milliseconds; past this the server is not there."""
+
+ANSWER_TIMEOUT_S = 10.0
+"""One exchange. Longer than an fsync stall or a failover's freeze, shorter than a lease would like."""
+
+MAX_CONNECTIONS = 8
+"""Of the pool for rare commands (doctor, start-up); everything else has a link of its own."""
+
+READ_LIMIT = 2**20
+"""Bytes read from a socket at once: a page of frames in one or two turns of the event loop."""
+
+SCHEMES = re.compile(r"^(redis|rediss|unix|memory)://")
+
+_memory: dict[str, Any] = {}
+"""The fakeredis servers that have a name (`memory://name`), so that two connections can meet in one."""
+
+
+def refusal_of_use(error: BaseException) -> StoreError:
+    """Any error of the client as one of ours; hosts and keys in its text go no further than the log's `__cause__`."""
+    if isinstance(error, ResponseError):
+        word = str(error).split(" ", 1)[0]
+        return StoreError(f"the store refused a command: {word if word.isupper() else 'error'}")
+    return StoreAway("the store is away")
+
+
+class Link:
+    """One connection, for one task at a time. It connects when used and reconnects after `drop`."""
+
+    def __init__(self, make: Callable[[], AbstractConnection]) -> None:
+        self._make = make
+        self._connection: AbstractConnection | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the connection stands as far as this side knows."""
+        return self._connection is not None and self._connection.is_connected
+
+    async def open(self) -> AbstractConnection:
+        """The connection, made where there is none."""
+        connection = self._connection
+        if connection is None or not connection.is_connected:
+            connection = self._connection = self._make()
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await connection.connect()
+        return connection
+
+    async def send(self, commands: Iterable[Command]) -> AbstractConnection:
+        """Write commands in one go; their replies must be read by the caller."""
+        connection = await self.open()
+        await connection.send_packed_command([pack(command) for command in commands])
+        return connection
+
+    async def exchange(self, commands: Sequence[Command], on_reply: Callable[[int, Any], None]) -> None:
+        """Send commands as one pipeline and give each reply (or `ResponseError`) to `on_reply` as it comes.
+
+        Raises OSError, TimeoutError or RedisError where the connection fails; what was given out till then stands.
+        """
+        connection = await self.send(commands)
+        for index in range(len(commands)):
+            try:
+                reply = await connection.read_response()
+            except ResponseError as error:
+                reply = error
+            on_reply(index, reply)
+
+    async def call(self, *command: str | bytes | int) -> Any:
+        """One command and its reply; an error reply is raised. Blocks as long as the command does."""
+        connection = await self.send([command])
+        return await connection.read_response()
+
+    async def read(self) -> Any:
+        """The next reply or message, however long it takes (pub/sub)."""
+        connection = await self.open()
+        return await connection.read_response()
+
+    async def drop(self) -> None:
+        """Forget the connection: after any trouble in the middle of a reply it is good for nothing."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.disconnect(nowait=True)
+
+
+def pack(command: Command) -> bytes:
+    """The wire form of a command."""
+    return cast("bytes", hiredis.pack_command(tuple(command)))
+
+
+class Connections:
+    """All connections of a process to one store."""
+
+    def __init__(self, client: "Redis", *, memory: bool) -> None:
+        self.client = client
+        """For rare commands and tests; never for blocking ones."""
+        self.memory = memory
+        """True for fakeredis: one process, nothing durable."""
+        self._links: list[Link] = []
+
+    def link(self) -> Link:
+        """A connection of its own for one task."""
+        link = Link(self._make)
+        self._links.append(link)
+        return link
+
+    def _make(self) -> AbstractConnection:
+        pool: ConnectionPool[Any] = self.client.connection_pool
+        return pool.make_connection()
+
+    async def command(self, *command: str | bytes | int) -> Any:
+        """A rare command on the pool, bounded in time; trouble comes as StoreError."""
+        return await bounded(self.client.execute_command(*command))
+
+    async def close(self) -> None:
+        """Close everything. Whoever still waits for a reply gets an error."""
+        for link in self._links:
+            await link.drop()
+        await self.client.aclose()
+
+
+async def bounded(work: Awaitable[T]) -> T:
+    """Await an exchange, at most ANSWER_TIMEOUT_S; the client's errors become StoreError."""
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            return await work
+    except (RedisError, OSError, TimeoutError) as error:
+        raise refusal_of_use(error) from error
+
+
+async def connect(url: str) -> Connections:
+    """Connect and see that the server answers; raises StoreError where it does not."""
+    if not SCHEMES.match(url):
+        raise ValueError("the store's URL must begin with redis://, rediss://, unix:// or memory://")
+    connections = memory(url) if url.startswith("memory://") else remote(url)
+    try:
+        await connections.command("PING")
+    except BaseException:
+        await connections.close()
+        raise
+    return connections
+
+
+def remote(url: str) -> Connections:
+    """A real server."""
+    pool: ConnectionPool[Any] = ConnectionPool.from_url(
+        url,
+        protocol=2,
+        decode_responses=False,
+        socket_timeout=None,
+        socket_connect_timeout=CONNECT_TIMEOUT_S,
+        socket_keepalive=True,
+        socket_read_size=READ_LIMIT,
+        health_check_interval=0,
+        retry=Retry(NoBackoff(), 0),
+        retry_on_error=[],
+        max_connections=MAX_CONNECTIONS,
+    )
+    return Connections(Redis(connection_pool=pool), memory=False)
+
+
+def memory(url: str) -> Connections:
+    """fakeredis (the `memory` extra): one process, nothing durable, a few hundred frames a second."""
+    try:
+        from fakeredis import FakeServer  # noqa: PLC0415 - an extra
+        from fakeredis.aioredis import FakeRedis  # noqa: PLC0415
+    except ImportError as error:
+        raise StoreError("memory:// needs the extra: pip install 'respool[memory]'") from error
+    name = url.removeprefix("memory://").strip("/")
+    server = _memory.setdefault(name, FakeServer(version=(7,))) if name else FakeServer(version=(7,))
+    client = FakeRedis(server=server, protocol=2, decode_responses=False, socket_timeout=None)
+    return Connections(client, memory=True)
+

@@ -1,0 +1,39 @@
+"""When somebody must look at a response again: a sorted set, which may be wrong in every way but one.
+
+A response is entered *before* it is created and dropped after it is gone, so none that runs is ever missing; who takes
+one that needs nothing moves it on. Called by api (enter) and the sweeper. Times are ms of the server's clock.
+"""
+
+from streams.keys import Keys
+from streams.scripts import hints
+from streams.writer import Writer
+
+LIMIT = 100
+"""Responses taken at once: what one sweeper looks at well within `hints.DUE_HOLD_MS`."""
+
+
+class Due:
+    """The due set of a deployment."""
+
+    def __init__(self, keys: Keys, writer: Writer) -> None:
+        self._keys = keys
+        self._writer = writer
+
+    async def enter(self, rid: str, at: int | None = None, *, after_ms: int | None = None) -> None:
+        """Look at a response at `at`, or in `after_ms` from the server's now."""
+        if (at is None) == (after_ms is None):
+            raise ValueError("either at or after_ms")
+        await self._writer.do(hints.due_enter(self._keys, rid, at=at, after_ms=after_ms))
+
+    async def move(self, rid: str, at: int) -> None:
+        """Look at it again at `at`."""
+        await self.enter(rid, at)
+
+    async def take(self, now: int | None = None, limit: int = LIMIT) -> list[str]:
+        """Responses that are due (at the server's now, by default), held back from other sweepers for a while."""
+        _, rids = await self._writer.do(hints.due_take(self._keys, now=now, limit=limit))
+        return rids
+
+    async def drop(self, rid: str) -> None:
+        """Nobody need look any more."""
+        await self._writer.do(hints.due_drop(self._keys, rid))

@@ -1,0 +1,114 @@
+"""Delivery inside one process of what Redis has acknowledged: no channel, no second round trip.
+
+Ingest gives the entries that it appended, the translate worker the frames that it committed; who follows a log in the
+same process gets them at once, in order of acknowledgement. A hand-over is a hint like a doorbell: the receiver uses
+what continues its own cursor and reads the log for the rest.
+
+`ingesting(rid)` and `translating(rid)` say that this process holds the round or the translate lease: while it does,
+followers of that log need no channel, for all that is written comes by here. They are told when that changes.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from translator.protocol.entries import Entry
+
+Unsubscribe = Callable[[], None]
+
+
+class InputFollower(Protocol):
+    """Follows an input log: the translate worker, and `Hub.opened`. Methods must not raise and must not block."""
+
+    def entries_appended(self, entries: Sequence[Entry]) -> None:
+        """Entries that are in the log now, with contiguous numbers."""
+
+    def ingesting_changed(self) -> None:
+        """`ingesting(rid)` is another than before."""
+
+
+class OutputFollower(Protocol):
+    """Follows an output log: the hub's feeds. Methods must not raise and must not block."""
+
+    def frames_committed(self, first_seq: int, frames: Sequence[bytes], terminal: bool) -> None:
+        """Frames that are in the log now; with `terminal` the last of them is the last of all."""
+
+    def translating_changed(self) -> None:
+        """`translating(rid)` is another than before."""
+
+
+class Handover:
+    """One per process."""
+
+    def __init__(self) -> None:
+        self._inputs: dict[str, tuple[InputFollower, ...]] = {}
+        self._outputs: dict[str, tuple[OutputFollower, ...]] = {}
+        self._ingesting: set[str] = set()
+        self._translating: set[str] = set()
+
+    def publish_input(self, rid: str, entries: Sequence[Entry]) -> None:
+        """Ingest (or api, for a cancel) hands over entries that Redis has acknowledged."""
+        for follower in self._inputs.get(rid, ()):
+            follower.entries_appended(entries)
+
+    def publish_output(self, rid: str, first_seq: int, frames: Sequence[bytes], terminal: bool) -> None:
+        """The translate worker hands over frames that Redis has acknowledged."""
+        for follower in self._outputs.get(rid, ()):
+            follower.frames_committed(first_seq, frames, terminal)
+
+    def subscribe_input(self, rid: str, follower: InputFollower) -> Unsubscribe:
+        """Follow an input log; call the returned function once to stop."""
+        return _subscribe(self._inputs, rid, follower)
+
+    def subscribe_output(self, rid: str, follower: OutputFollower) -> Unsubscribe:
+        """Follow an output log; call the returned function once to stop."""
+        return _subscribe(self._outputs, rid, follower)
+
+    def ingesting(self, rid: str) -> bool:
+        """Whether this process runs the response's round."""
+        return rid in self._ingesting
+
+    def translating(self, rid: str) -> bool:
+        """Whether this process holds the response's translate lease."""
+        return rid in self._translating
+
+    def begin_ingesting(self, rid: str) -> None:
+        """Ingest has taken up a round; it calls `end_ingesting` on every way out."""
+        self._ingesting.add(rid)
+        self._tell_inputs(rid)
+
+    def end_ingesting(self, rid: str) -> None:
+        """The round is over, or lost to another process."""
+        self._ingesting.discard(rid)
+        self._tell_inputs(rid)
+
+    def begin_translating(self, rid: str) -> None:
+        """The translate worker has taken up a response; it calls `end_translating` on every way out."""
+        self._translating.add(rid)
+        self._tell_outputs(rid)
+
+    def end_translating(self, rid: str) -> None:
+        """The response is finished, or the lease was released or lost."""
+        self._translating.discard(rid)
+        self._tell_outputs(rid)
+
+    def _tell_inputs(self, rid: str) -> None:
+        for follower in self._inputs.get(rid, ()):
+            follower.ingesting_changed()
+
+    def _tell_outputs(self, rid: str) -> None:
+        for follower in self._outputs.get(rid, ()):
+            follower.translating_changed()
+
+
+def _subscribe(followers: dict[str, tuple], rid: str, follower: object) -> Unsubscribe:  # type: ignore[type-arg]
+    """Tuples are replaced, never changed, so that a follower may leave while it is being told."""
+    followers[rid] = (*followers.get(rid, ()), follower)
+
+    def unsubscribe() -> None:
+        rest = tuple(other for other in followers.get(rid, ()) if other is not follower)
+        if rest:
+            followers[rid] = rest
+        else:
+            followers.pop(rid, None)
+
+    return unsubscribe

@@ -1,0 +1,18 @@
+-- A translate worker takes a response, and learns what is already committed.
+-- KEYS  1 state
+-- ARGV  1 token  2 lease_ms
+-- reply {fence, cursor, seq, digest, dup}
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local s = redis.call('HMGET', KEYS[1], 'done', 'fence', 'epoch', 'lease', 'cur', 'seq', 'digest')
+if not s[1] then return redis.error_reply('REFUSED MISSING') end
+local dup = s[2] == s[3] .. ':' .. ARGV[1]
+if not dup then
+  if s[1] == '1' then return redis.error_reply('REFUSED DONE') end
+  if now < tonumber(s[4]) then return redis.error_reply('REFUSED LEASED') end
+  local epoch = s[3] + 1
+  s[2] = epoch .. ':' .. ARGV[1]
+  redis.call('HSET', KEYS[1], 'fence', s[2], 'epoch', epoch, 'lease', now + ARGV[2])
+end
+return {s[2], tonumber(s[5]), tonumber(s[6]), s[7], dup and 1 or 0}

@@ -1,0 +1,67 @@
+-- What an attempt heard from its upstream. The producer numbers its entries 1, 2, 3, … over the attempt.
+-- KEYS  1 state  2 input log
+-- ARGV  1 fence  2 number of the first entry  3 lease_ms  4 max_in_bytes  5 bell  6… kind, data, kind, data, …
+-- reply {first entry, t, cancelled, done, dup}
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local s = redis.call('HMGET', KEYS[1],
+  'done', 'ifence', 'fr', 'in', 'in_bytes', 'cancel', 'rstate', 'round', 'attempt', 'opened', 'an')
+if not s[1] then return redis.error_reply('REFUSED MISSING') end
+local fence, first, args = ARGV[1], tonumber(ARGV[2]), #ARGV
+local count, fr = (args - 5) / 2, tonumber(s[3])
+local last = first + count - 1
+
+if s[2] == fence and last <= fr then
+  -- A repeat. Entries of other producers (cancel, tool results) may stand between this attempt's own, so the
+  -- numbers are counted back from the tail; one batch was written by one script, hence is contiguous.
+  local number, below, lowest, stamp = fr, '+', nil, now
+  local floor = (s[11] + 1) .. '-1'
+  while number >= first do
+    local page = redis.call('XREVRANGE', KEYS[2], below, floor, 'COUNT', 100)
+    if #page == 0 then break end
+    for _, entry in ipairs(page) do
+      local n, f = tonumber(string.match(entry[1], '^%d+')), entry[2]
+      if f[2] == 'frame' or f[2] == 'opened' or f[2] == 'round_end' then
+        if number <= last then
+          local at = 6 + 2 * (number - first)
+          if f[2] ~= ARGV[at] or f[6] ~= ARGV[at + 1] or (lowest and lowest ~= n + 1) then
+            return redis.error_reply('REFUSED CONFLICT')
+          end
+          lowest, stamp = n, tonumber(f[4])
+        end
+        number = number - 1
+        if number < first then break end
+      end
+      below = (n - 1) .. '-1'
+    end
+  end
+  return {lowest or s[11] + first, stamp, tonumber(s[6]), tonumber(s[1]), 1}
+end
+
+if s[1] == '1' then return redis.error_reply('REFUSED DONE') end
+if s[2] ~= fence or s[7] ~= 'running' then return redis.error_reply('REFUSED FENCED') end
+if first > fr + 1 then return redis.error_reply('REFUSED GAP') end
+if first <= fr then return redis.error_reply('REFUSED CONFLICT') end
+local bytes, n, ended, opened = tonumber(s[5]), tonumber(s[4]), nil, s[10]
+for i = 7, args, 2 do bytes = bytes + #ARGV[i] end
+if ARGV[args - 1] == 'round_end' then ended = ARGV[args] end
+-- The end of a round always fits: it is how a log that is full gets its end.
+if bytes > tonumber(ARGV[4]) and not (ended and count == 1) then
+  return redis.error_reply('REFUSED TOO_LARGE')
+end
+
+local round, attempt = s[8], s[9]
+for i = 6, args, 2 do
+  n = n + 1
+  redis.call('XADD', KEYS[2], n .. '-1', 'k', ARGV[i], 't', now, 'd', ARGV[i + 1], 'r', round, 'a', attempt)
+  if ARGV[i] == 'opened' then opened = '1' end
+end
+if ended then
+  redis.call('HSET', KEYS[1], 'fr', last, 'in', n, 'in_bytes', bytes, 'opened', opened, 'rstate', 'ended', 'ilease', 0)
+  if round == '1' and opened ~= '1' then redis.call('HSET', KEYS[1], 'refusal', ended) end
+else
+  redis.call('HSET', KEYS[1], 'fr', last, 'in', n, 'in_bytes', bytes, 'opened', opened, 'ilease', now + ARGV[3])
+end
+redis.call('PUBLISH', ARGV[5], n)
+return {n - count + 1, now, tonumber(s[6]), 0, 0}

@@ -1,0 +1,16 @@
+-- A cancel is an entry of the input log like any other: the fold decides its place. Written once.
+-- KEYS  1 state  2 input log
+-- ARGV  1 data of the entry  2 bell
+-- reply {status, done, entry or 0, t, dup}
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local s = redis.call('HMGET', KEYS[1], 'done', 'status', 'cancel', 'in', 'in_bytes')
+if not s[1] then return redis.error_reply('REFUSED MISSING') end
+if s[1] == '1' or s[3] == '1' then return {s[2], tonumber(s[1]), 0, now, tonumber(s[3])} end
+
+local n = s[4] + 1
+redis.call('XADD', KEYS[2], n .. '-1', 'k', 'cancel', 't', now, 'd', ARGV[1])
+redis.call('HSET', KEYS[1], 'cancel', 1, 'in', n, 'in_bytes', s[5] + #ARGV[1])
+redis.call('PUBLISH', ARGV[2], n)
+return {s[2], 0, n, now, 0}

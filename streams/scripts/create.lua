@@ -1,0 +1,33 @@
+-- A response begins: its state, the `request` entry and, unless tools must be listed first, `round` 1.
+-- KEYS  1 state  2 input log
+-- ARGV  1 tenant  2 store  3 background  4 request  5 run_ms  6 retention_ms  7 round follows (0|1)  8 round body
+-- reply {created, last entry, dup}
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local old = redis.call('HMGET', KEYS[1], 'tenant', 'created', 'in')
+if old[1] then
+  -- The id is minted at random, so an existing one is this very call repeated: same tenant, same request.
+  local first = redis.call('XRANGE', KEYS[2], '1-1', '1-1')[1]
+  if old[1] == ARGV[1] and first and first[2][6] == ARGV[4] then
+    return {tonumber(old[2]), 1 + tonumber(ARGV[7]), 1}
+  end
+  return redis.error_reply('REFUSED EXISTS')
+end
+
+local life = ARGV[5] + ARGV[6]
+local rounds = tonumber(ARGV[7])
+redis.call('HSET', KEYS[1],
+  'tenant', ARGV[1], 'status', 'queued', 'created', now, 'store', ARGV[2], 'background', ARGV[3],
+  'expires', now + life, 'deadline', now + ARGV[5],
+  'round', rounds, 'rstate', rounds == 1 and 'open' or '', 'attempt', 0, 'ifence', '', 'ilease', 0, 'fr', 0, 'an', 0,
+  'at', 0, 'rn', 2, 'rt', now, 'in', 1 + rounds, 'in_bytes', #ARGV[4] + #ARGV[8], 'opened', 0, 'refusal', '',
+  'fence', '', 'epoch', 0, 'lease', 0, 'cur', 0, 'seq', -1, 'digest', '', 'out_bytes', 0,
+  'done', 0, 'cancel', 0, 'reader', 0)
+redis.call('XADD', KEYS[2], '1-1', 'k', 'request', 't', now, 'd', ARGV[4])
+if rounds == 1 then
+  redis.call('XADD', KEYS[2], '2-1', 'k', 'round', 't', now, 'd', ARGV[8], 'r', 1)
+end
+redis.call('PEXPIRE', KEYS[1], life)
+redis.call('PEXPIRE', KEYS[2], life)
+return {now, 1 + rounds, 0}

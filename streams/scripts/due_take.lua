@@ -1,0 +1,13 @@
+-- The responses that are due. Each is put off by hold_ms, so that a second sweeper does not take it as well, and a
+-- sweeper that dies with it in hand has lost nothing.
+-- KEYS  1 due set
+-- ARGV  1 now (ms) or '' for the server's  2 limit  3 hold_ms  4 ttl_ms
+-- reply {now, rid, rid, …}
+local time = redis.call('TIME')
+local server = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = ARGV[1] == '' and server or tonumber(ARGV[1])
+local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[2])
+for _, rid in ipairs(due) do redis.call('ZADD', KEYS[1], now + ARGV[3], rid) end
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+table.insert(due, 1, server)
+return due

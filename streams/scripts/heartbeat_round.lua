@@ -1,0 +1,12 @@
+-- An attempt lives on through silence, and hears whether it is still wanted.
+-- KEYS  1 state
+-- ARGV  1 fence  2 lease_ms
+-- reply {cancelled, done}
+local s = redis.call('HMGET', KEYS[1], 'done', 'ifence', 'cancel', 'rstate')
+if not s[1] then return redis.error_reply('REFUSED MISSING') end
+if s[2] ~= ARGV[1] then return redis.error_reply('REFUSED FENCED') end
+if s[1] == '0' and s[4] == 'running' then
+  local time = redis.call('TIME')
+  redis.call('HSET', KEYS[1], 'ilease', time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[2])
+end
+return {tonumber(s[3]), tonumber(s[1])}

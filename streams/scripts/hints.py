@@ -1,0 +1,64 @@
+"""Typed callers of the scripts on shared keys: work hints and the due set. Called by `streams.work` and `streams.due`.
+
+Shared keys carry no response's hash tag, so these calls stand alone: each touches one key.
+"""
+
+from typing import Any
+
+from streams.keys import DUE_TTL_MS, WORK_TTL_MS, Keys
+from streams.scripts.call import Call, Script
+
+HINT = Script("hint")
+GROUP = Script("group")
+TAKEN = Script("taken")
+DUE_ENTER = Script("due_enter")
+DUE_TAKE = Script("due_take")
+
+GROUP_NAME = "respool"
+
+WORK_CAP = 100_000
+"""Hints kept at most (some MB). Past that the oldest go: the sweeper finds their responses in the due set."""
+
+DUE_HOLD_MS = 10_000
+"""How long a response that a sweeper took is not given to another one; several times what looking at it takes."""
+
+
+def hint(keys: Keys, kind: str, rid: str) -> Call[None]:
+    """Put a hint where any process that does such work will read it."""
+    return Call(rid, HINT, (keys.work(kind),), (rid, WORK_TTL_MS, WORK_CAP), _nothing)
+
+
+def group(keys: Keys, kind: str) -> Call[None]:
+    """See to it that the consumer group of a kind of work is there."""
+    return Call("", GROUP, (keys.work(kind),), (GROUP_NAME, WORK_TTL_MS), _nothing)
+
+
+def taken(keys: Keys, kind: str, ids: list[bytes]) -> Call[None]:
+    """Hints that were read are deleted; the stream holds only those that nobody has."""
+    key = keys.work(kind)
+    return Call("", TAKEN, (key,), (WORK_TTL_MS, *ids), _nothing)
+
+
+def due_enter(keys: Keys, rid: str, *, at: int | None, after_ms: int | None) -> Call[None]:
+    """Enter (or move) a response: `at` is ms of the server's clock, `after_ms` counts from its now."""
+    when, how = (at, "at") if at is not None else (after_ms or 0, "after")
+    return Call(rid, DUE_ENTER, (keys.due,), (rid, when, how, DUE_TTL_MS), _nothing)
+
+
+def due_take(keys: Keys, *, now: int | None, limit: int) -> Call[tuple[int, list[str]]]:
+    """The server's time and the responses that are due, each held back from others for DUE_HOLD_MS."""
+    moment = "" if now is None else now
+    return Call("", DUE_TAKE, (keys.due,), (moment, limit, DUE_HOLD_MS, DUE_TTL_MS), _taken)
+
+
+def due_drop(keys: Keys, rid: str) -> Call[None]:
+    """Nobody need look at a response any more."""
+    return Call(rid, None, ("ZREM", keys.due, rid), (), _nothing)
+
+
+def _taken(reply: Any) -> tuple[int, list[str]]:
+    return reply[0], [rid.decode() for rid in reply[1:]]
+
+
+def _nothing(reply: Any) -> None:
+    del reply

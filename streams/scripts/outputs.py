@@ -1,0 +1,184 @@
+"""Typed callers of the scripts around the output log: acquire, commit, heartbeat, release, read_output.
+
+Called by the translate worker (the first four) and the hub (read_output).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streams.faults import LogLost
+from streams.keys import Keys
+from streams.scripts.call import Call, Script
+from translator.protocol.entries import Entry, Kind
+
+ACQUIRE = Script("acquire")
+COMMIT = Script("commit")
+HEARTBEAT = Script("heartbeat")
+RELEASE = Script("release")
+READ = Script("read_output")
+
+FRAME_OVERHEAD = 12
+"""Bytes of framing beside each frame's data, for bounds."""
+
+
+PAGE_BYTES = 2**20
+"""One read, however large the frames are (one frame alone may be larger)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What a translate worker holds, and what is already committed (`seq` -1: nothing)."""
+
+    fence: str
+    cursor: int
+    seq: int
+    digest: str
+    dup: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """A commit is in the log; `seq` is its last frame. `entry` is the `round` entry where it wrote one."""
+
+    seq: int
+    t: int
+    entry: Entry | None
+    dup: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """What a heartbeat heard: the number of the last input entry, whether a cancel is among them, and the end."""
+
+    last: int
+    cancelled: bool
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One public frame, exactly as sent to clients."""
+
+    seq: int
+    data: bytes
+    terminal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Frames after a sequence number and, of the same moment, the last number, the status and whether it is final."""
+
+    frames: list[Frame]
+    seq: int
+    done: bool
+    status: str
+
+
+def acquire(keys: Keys, rid: str, *, token: str, lease_ms: int) -> Call[Lease]:
+    """Take a response for translating. Refuses MISSING, DONE, LEASED."""
+    return Call(rid, ACQUIRE, (keys.state(rid),), (token, lease_ms), _lease)
+
+
+def _lease(reply: Any) -> Lease:
+    fence, cursor, seq, digest, dup = reply
+    return Lease(fence.decode(), cursor, seq, digest.decode(), bool(dup))
+
+
+def commit(
+    keys: Keys,
+    rid: str,
+    *,
+    fence: str,
+    expected_cursor: int,
+    cursor: int,
+    first_seq: int,
+    frames: Sequence[bytes],
+    digest: str,
+    lease_ms: int,
+    retain_ms: int,
+    max_out_bytes: int,
+    status: str | None = None,
+    next_round: tuple[int, bytes] | None = None,
+    reopen: bool = False,
+    terminal: bool = False,
+) -> Call[CommitResult]:
+    """Move a response on, in one step. Refuses MISSING, DONE, FENCED, CURSOR, SEQ, GAP, CONFLICT, TOO_LARGE.
+
+    `first_seq` is the number of the first frame, or the next one where there are none. A `next_round` whose number is
+    there already changes nothing (the first body wins); `reopen` lets a lost round be claimed again. `terminal` needs a
+    status and at least one frame (its last is the terminal one), and is never too large.
+    """
+    if terminal and not (frames and status):
+        raise ValueError("a terminal commit needs a frame and a status")
+    number, body = next_round or (0, b"")
+
+    def parse(reply: Any) -> CommitResult:
+        seq, t, n, dup = reply
+        entry = Entry(n, Kind.ROUND, t, body, number) if n else None
+        return CommitResult(seq, t, entry, dup == 1)
+
+    return Call(
+        rid,
+        COMMIT,
+        (keys.state(rid), keys.input(rid), keys.output(rid), keys.secrets(rid)),
+        (
+            fence,
+            expected_cursor,
+            cursor,
+            first_seq,
+            digest,
+            lease_ms,
+            status or "",
+            int(terminal),
+            retain_ms,
+            max_out_bytes,
+            int(reopen),
+            number,
+            body,
+            keys.bell_in(rid),
+            keys.bell_out(rid),
+            *frames,
+        ),
+        parse,
+        sum(map(len, frames)) + FRAME_OVERHEAD * len(frames) + len(body),
+    )
+
+
+def heartbeat(keys: Keys, rid: str, *, fence: str, lease_ms: int) -> Call[Alive]:
+    """Silence is not death. Refuses MISSING, FENCED."""
+    return Call(rid, HEARTBEAT, (keys.state(rid),), (fence, lease_ms), _alive)
+
+
+def _alive(reply: Any) -> Alive:
+    return Alive(reply[0], bool(reply[1]), bool(reply[2]))
+
+
+def release(keys: Keys, rid: str, *, fence: str) -> Call[None]:
+    """Let go, so that a successor may acquire at once. Refuses MISSING, FENCED."""
+    return Call(rid, RELEASE, (keys.state(rid),), (fence,), _nothing)
+
+
+def _nothing(reply: Any) -> None:
+    del reply
+
+
+def read_output(keys: Keys, rid: str, *, after: int, count: int) -> Call[Page]:
+    """Frames after number `after` with the state of the same moment. Refuses MISSING; raises LogLost at a hole."""
+
+    def parse(reply: Any) -> Page:
+        seq, done, status, entries = reply
+        frames = [frame_of(entry) for entry in entries]
+        if seq > after and not (
+            frames and frames[0].seq == after + 1 and frames[-1].seq == after + len(frames)
+        ):
+            raise LogLost(rid, after)
+        return Page(frames, seq, done == 1, status.decode())
+
+    return Call(rid, READ, (keys.state(rid), keys.output(rid)), (after, count, PAGE_BYTES), parse)
+
+
+def frame_of(entry: Any) -> Frame:
+    """One raw stream entry of an output log."""
+    name, fields = entry
+    return Frame(int(name[:-2]), fields[1], len(fields) > 2)

@@ -1,0 +1,126 @@
+"""Typed callers of the scripts that concern a response as a whole: create, cancel, delete, keep.
+
+Called by `api` (and the sweeper, for cancel). Each returns a `Call` for `Writer.do` or `Writer.submit`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from streams.keys import Keys
+from streams.scripts.call import Call, Script
+from translator.protocol.entries import Entry, Kind
+
+CREATE = Script("create")
+CANCEL = Script("cancel")
+DELETE = Script("delete")
+KEEP = Script("keep")
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A response is there. `created` is ms of the server's clock; `last` the number of its last entry (1 or 2)."""
+
+    created: int
+    last: int
+    dup: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What a cancel found. `entry` is the cancel entry where this call wrote it, for handing it over."""
+
+    status: str
+    done: bool
+    entry: Entry | None
+    dup: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How long the readers of an unstored response still have."""
+
+    done: bool
+    expires: int
+
+
+def create(
+    keys: Keys,
+    rid: str,
+    *,
+    tenant: str,
+    store: bool,
+    background: bool,
+    request_data: bytes,
+    round_body: bytes | None,
+    run_ms: int,
+    retention_ms: int,
+) -> Call[Created]:
+    """The state, the `request` entry and, where `round_body` is given, round 1. Refuses EXISTS."""
+    return Call(
+        rid,
+        CREATE,
+        (keys.state(rid), keys.input(rid)),
+        (
+            tenant,
+            int(store),
+            int(background),
+            request_data,
+            run_ms,
+            retention_ms,
+            int(round_body is not None),
+            round_body or b"",
+        ),
+        _created,
+        len(request_data) + len(round_body or b""),
+    )
+
+
+def _created(reply: Any) -> Created:
+    return Created(reply[0], reply[1], bool(reply[2]))
+
+
+def cancel(keys: Keys, rid: str, *, reason: str) -> Call[Cancelled]:
+    """A `cancel` entry, once; of a finished response only its state is told. Refuses MISSING.
+
+    `reason` is one of ours ("client", "abandoned", "deadline"), never text of a client.
+    """
+    data = b'{"reason":"%s"}' % reason.encode()
+
+    def parse(reply: Any) -> Cancelled:
+        n, t = reply[2], reply[3]
+        entry = Entry(n=n, kind=Kind.CANCEL, t=t, data=data) if n else None
+        return Cancelled(reply[0].decode(), bool(reply[1]), entry, bool(reply[4]))
+
+    return Call(
+        rid, CANCEL, (keys.state(rid), keys.input(rid)), (data, keys.bell_in(rid)), parse
+    )
+
+
+def delete(keys: Keys, rid: str) -> Call[None]:
+    """All four keys go at once. Refuses MISSING (also when a lost reply is repeated)."""
+    return Call(
+        rid,
+        DELETE,
+        (keys.state(rid), keys.input(rid), keys.output(rid), keys.secrets(rid)),
+        (keys.bell_in(rid), keys.bell_out(rid)),
+        _nothing,
+    )
+
+
+def _nothing(reply: Any) -> None:
+    del reply
+
+
+def keep(keys: Keys, rid: str, *, lease_ms: int, grace_ms: int) -> Call[Kept]:
+    """A reader of an unstored response is there; changes nothing of a stored one. Refuses MISSING."""
+    return Call(
+        rid,
+        KEEP,
+        (keys.state(rid), keys.input(rid), keys.output(rid)),
+        (lease_ms, grace_ms),
+        _kept,
+    )
+
+
+def _kept(reply: Any) -> Kept:
+    return Kept(bool(reply[0]), reply[1])

@@ -1,0 +1,153 @@
+"""Typed callers of the scripts around one inference round: claim_round, append, heartbeat_round, lost.
+
+Called by `ingest` (the first three) and the sweeper (lost). Results carry the entries that the call wrote, exactly as a
+reader of the log would see them, so that they can be handed over inside the process.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streams.keys import Keys
+from streams.scripts.call import Arg, Call, Script
+from translator.protocol.entries import Entry, Kind
+
+CLAIM = Script("claim_round")
+APPEND = Script("append")
+HEARTBEAT = Script("heartbeat_round")
+LOST = Script("lost")
+
+LOST_DATA = b'{"how":"lost"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A round is taken. `fence` goes into every later call of this attempt.
+
+    `entry` is the `attempt` entry, for handing it over; `body` what is to be sent upstream, byte for byte.
+    """
+
+    round: int
+    attempt: int
+    fence: str
+    entry: Entry
+    body: bytes
+    dup: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """Where the appended entries stand: `first`, `first + 1`, … all stamped `t`.
+
+    `cancelled` and `done` tell the producer to close its upstream.
+    """
+
+    first: int
+    t: int
+    cancelled: bool
+    done: bool
+    dup: bool
+
+    def entries(self, claim: Claim, items: Sequence[tuple[str, bytes]]) -> list[Entry]:
+        """The entries as the log holds them, given the items that were appended."""
+        n, t, number, attempt = self.first, self.t, claim.round, claim.attempt
+        return [
+            Entry(n + i, kind, t, data, number, attempt) for i, (kind, data) in enumerate(items)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Whether an attempt's work is still wanted."""
+
+    cancelled: bool
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """An attempt was ended for its process: the `round_end` entry is number `n`."""
+
+    n: int
+    t: int
+    dup: bool
+
+
+def claim_round(
+    keys: Keys, rid: str, *, round: int, token: str, lease_ms: int
+) -> Call[Claim]:
+    """Take an open round. Refuses MISSING, DONE, LEASED (it runs, or ran and nobody said `lost` yet), STALE, GAP."""
+
+    def parse(reply: Any) -> Claim:
+        attempt, fence, n, t, dup, body = reply
+        entry = Entry(n, Kind.ATTEMPT, t, b"{}", round, attempt)
+        return Claim(round, attempt, fence.decode(), entry, body, bool(dup))
+
+    return Call(
+        rid,
+        CLAIM,
+        (keys.state(rid), keys.input(rid)),
+        (round, token, lease_ms, keys.bell_in(rid)),
+        parse,
+    )
+
+
+def append(
+    keys: Keys,
+    rid: str,
+    *,
+    fence: str,
+    first_frame_no: int,
+    items: Sequence[tuple[str, bytes]],
+    lease_ms: int,
+    max_in_bytes: int,
+) -> Call[AppendResult]:
+    """Append `(kind, data)` items of an attempt, numbered from `first_frame_no` (1 at the attempt's start).
+
+    Kinds are opened, frame and round_end (last of its batch). Refuses MISSING, DONE, FENCED, GAP, CONFLICT, TOO_LARGE;
+    a lone round_end is never too large.
+    """
+    if not items:
+        raise ValueError("an append needs at least one item")
+    args: list[Arg] = [fence, first_frame_no, lease_ms, max_in_bytes, keys.bell_in(rid)]
+    size = 0
+    for item in items:
+        args.extend(item)
+        size += len(item[1]) + ITEM_OVERHEAD
+    return Call(rid, APPEND, (keys.state(rid), keys.input(rid)), tuple(args), _appended, size)
+
+
+ITEM_OVERHEAD = 20
+"""Bytes of kind and framing beside each item's data, for bounds."""
+
+
+def _appended(reply: Any) -> AppendResult:
+    first, t, cancelled, done, dup = reply
+    return AppendResult(first, t, cancelled == 1, done == 1, dup == 1)
+
+
+def heartbeat_round(keys: Keys, rid: str, *, fence: str, lease_ms: int) -> Call[Wanted]:
+    """Silence is not death. Refuses MISSING, FENCED."""
+    return Call(rid, HEARTBEAT, (keys.state(rid),), (fence, lease_ms), _wanted)
+
+
+def _wanted(reply: Any) -> Wanted:
+    return Wanted(bool(reply[0]), bool(reply[1]))
+
+
+def lost(keys: Keys, rid: str, *, token: str) -> Call[Lost]:
+    """End an attempt whose lease ran out. Refuses MISSING, DONE, STALE (nothing runs), LEASED (it lives).
+
+    Past the response's deadline a live lease protects no longer, nor does a round that nobody ever claimed.
+    """
+    return Call(
+        rid,
+        LOST,
+        (keys.state(rid), keys.input(rid)),
+        (token, LOST_DATA, keys.bell_in(rid)),
+        _lost,
+    )
+
+
+def _lost(reply: Any) -> Lost:
+    return Lost(reply[0], reply[1], bool(reply[2]))

@@ -1,0 +1,137 @@
+"""Work hints: "this response wants work of this kind", to whoever has room.
+
+In: `offer` by api, the translate worker and the sweeper. Out: the taker that this process registered for the kind, if
+it has room; else a stream in Redis that every process doing such work reads by `take`. A hint carries no state: taking
+one twice is refused by the claim scripts, losing one is made good by the sweeper.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from redis.exceptions import RedisError, ResponseError
+
+from streams.client import CONNECT_TIMEOUT_S, Connections, Link
+from streams.keys import WORK_KINDS, Keys
+from streams.scripts import hints
+from streams.writer import LONGEST_PAUSE_S, Writer
+from translator.protocol.errors import RespoolError, StoreError
+
+Taker = Callable[[str], bool]
+"""Takes a response id; False means that there is no room now (and `Work.room` will be called when there is)."""
+
+BLOCK_MS = 2_000
+"""One blocking read. A bound, so that a connection that died in silence is noticed."""
+SLACK_S = CONNECT_TIMEOUT_S + 1.0
+"""What a blocking read may take beyond BLOCK_MS before its connection counts as dead."""
+TAKE_AT_ONCE = 8
+"""Hints read at once: few, since what this process has no room for has to be put back for the others."""
+CONSUMER = "any"
+"""With NOACK nothing is pending for anybody, so one consumer name serves all processes."""
+
+
+class Work:
+    """One per process."""
+
+    def __init__(self, keys: Keys, writer: Writer, connections: Connections) -> None:
+        self._keys = keys
+        self._writer = writer
+        self._connections = connections
+        self._takers: dict[str, Taker] = {}
+        self._room = {kind: asyncio.Event() for kind in WORK_KINDS}
+        """Cleared when the taker said no, set by `room`."""
+        self.lost_hints = 0
+        """Hints that could not be written; the sweeper makes them good."""
+
+    def register(self, kind: str, taker: Taker) -> None:
+        """This process does work of a kind. The taker is called in the event loop and must not block."""
+        if kind not in self._room:
+            raise ValueError(f"no such kind of work: {kind!r}")
+        self._takers[kind] = taker
+        self._room[kind].set()
+
+    def unregister(self, kind: str) -> None:
+        """No more work of this kind (draining); what is offered from now on goes to others."""
+        self._takers.pop(kind, None)
+        self._room[kind].clear()
+
+    def registered(self, kind: str) -> bool:
+        """Whether this process does work of a kind."""
+        return kind in self._takers
+
+    def room(self, kind: str) -> None:
+        """The taker has room again: called by its owner whenever a job ends."""
+        if kind in self._takers:
+            self._room[kind].set()
+
+    def offer(self, kind: str, rid: str) -> None:
+        """Somebody should do this work: this process in its next turn, if it has room, else anybody."""
+        if kind in self._takers and self._room[kind].is_set():
+            asyncio.get_running_loop().call_soon(self._give, kind, rid)
+        else:
+            self._hint(kind, rid)
+
+    def _give(self, kind: str, rid: str) -> bool:
+        taker = self._takers.get(kind)
+        if taker is not None and taker(rid):
+            return True
+        self._room[kind].clear()
+        self._hint(kind, rid)
+        return False
+
+    def _hint(self, kind: str, rid: str) -> None:
+        self._writer.submit(hints.hint(self._keys, kind, rid), self._hinted)
+
+    def _hinted(self, result: RespoolError | None) -> None:
+        if result is not None:
+            self.lost_hints += 1
+
+    async def take(self, kind: str) -> None:
+        """The loop of a process that does such work; ends only by cancellation. Reads only while there is room."""
+        link = self._connections.link()
+        pause = 0.0
+        try:
+            while True:
+                await self._room[kind].wait()
+                try:
+                    rids = await self._read(link, kind)
+                except (RedisError, OSError, TimeoutError, StoreError):
+                    # The store is away, or the connection died: the next read makes a new one.
+                    await link.drop()
+                    pause = min(pause * 2 + 0.02, LONGEST_PAUSE_S)
+                    await asyncio.sleep(pause)
+                    continue
+                pause = 0.0
+                for rid in rids:
+                    self._give(kind, rid)
+        finally:
+            await link.drop()
+
+    async def _read(self, link: Link, kind: str) -> list[str]:
+        key = self._keys.work(kind)
+        command = (
+            *("XREADGROUP", "GROUP", hints.GROUP_NAME, CONSUMER, "COUNT", TAKE_AT_ONCE),
+            *("BLOCK", BLOCK_MS, "NOACK", "STREAMS", key, ">"),
+        )
+        try:
+            async with asyncio.timeout(BLOCK_MS / 1000 + SLACK_S):
+                reply = await link.call(*command)
+        except ResponseError as error:
+            if not str(error).startswith(("NOGROUP", "UNBLOCKED")):
+                raise
+            # First use, or the key went by its TTL while nobody used it.
+            await self._writer.do(hints.group(self._keys, kind))
+            return []
+        ids, rids = parse(reply)
+        if ids:
+            self._writer.submit(hints.taken(self._keys, kind, ids), self._hinted)
+        return rids
+
+
+def parse(reply: Any) -> tuple[list[bytes], list[str]]:
+    """Entry ids and response ids of an XREADGROUP on one stream."""
+    if not reply:
+        return [], []
+    # An entry that was deleted between delivery and reading has no fields.
+    entries = [(name, fields) for name, fields in reply[0][1] if fields]
+    return [name for name, _ in entries], [fields[1].decode() for _, fields in entries]

@@ -1,0 +1,258 @@
+"""Group commit: one pipeline in flight, and everything that comes meanwhile gathers for the next one.
+
+In: `Call`s of all responses of this process, by `submit` (callback) or `do` (await). Out: each call's parsed result, or
+its own exception. There is no linger timer: at rest a call leaves at once, under load pipelines grow. Calls of one
+response are carried out in the order of their submission.
+
+Every script knows its own repeat, so a pipeline whose replies were lost is simply sent again. Called by ingest (append),
+the translate worker (commit), api (create, cancel, delete); a second instance, on its own connection, serves reads.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from streams.client import ANSWER_TIMEOUT_S, Connections, Link, refusal_of_use
+from streams.faults import StoreAway
+from streams.scripts.call import SCRIPTS, Call
+from streams.scripts.refused import Refused
+from translator.protocol.errors import LimitPassed, RespoolError
+
+T = TypeVar("T")
+OnReply = Callable[[Any], None]
+Item = tuple[Call[Any], OnReply]
+
+MAX_PIPELINE_BYTES = 4 * 2**20
+"""One pipeline: some ms on the wire and in the server, so that nobody's heartbeat waits long behind another's burst."""
+MAX_PIPELINE_CALLS = 512
+"""Some ms of Lua at the server, for the same reason."""
+MAX_CALL_BYTES = 64 * 2**20
+"""One call: far below what the server takes in one argument (512 MB), far above any frame that is let through."""
+
+RETRY_FOR_S = 10.0
+"""How long an outage may last before calls fail: a restart or a failover fits, a lease's length is not much longer."""
+FIRST_PAUSE_S = 0.02
+LONGEST_PAUSE_S = 0.5
+"""Between attempts while the store is away; doubling from the first to the longest."""
+MAX_RELOADS = 3
+"""Times in a row that scripts are loaded again for one call: a server that forgets them at once is not ours to serve."""
+
+TRANSIENT = ("READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "LOADING", "BUSY")
+"""First words of error replies that pass by themselves (a failover or a slot's move under way, a long script)."""
+
+
+class Writer:
+    """One per process and purpose; `run` must be running for anything to happen."""
+
+    def __init__(self, connections: Connections, *, retry_for_s: float = RETRY_FOR_S) -> None:
+        self._link: Link = connections.link()
+        self._retry_for_s = retry_for_s
+        self._waiting: deque[Item] = deque()
+        self._news = asyncio.Event()
+        """Set by `submit`, cleared by `run` before it takes what waits."""
+        self._idle = asyncio.Event()
+        """Cleared by `submit`, set by `run` when nothing waits and nothing is in flight."""
+        self._idle.set()
+        self._down_since: float | None = None
+        """Set at the first failed exchange, cleared by the first reply."""
+        self._pause = FIRST_PAUSE_S
+        self._load_scripts = True
+        """Set at the start and at every NOSCRIPT, cleared when the scripts are loaded."""
+        self._reloads = 0
+        """NOSCRIPT exchanges in a row; cleared by an exchange without one."""
+        self.pending_bytes = 0
+        """Bytes of calls that have no reply yet; whoever makes them stops past a bound of its own."""
+        self.pipelines = 0
+        """Exchanges so far; `calls / pipelines` tells how well calls group."""
+        self.calls = 0
+
+    def submit(self, call: Call[T], on_reply: Callable[[T | RespoolError], None]) -> None:
+        """Send a call with the next pipeline; `on_reply` gets its result or its exception, and must not raise."""
+        if call.size > MAX_CALL_BYTES:
+            raise LimitPassed("a single call to the store is too large")
+        self.pending_bytes += call.size
+        self._waiting.append((call, on_reply))
+        if not self._news.is_set():
+            self._news.set()
+            self._idle.clear()
+
+    async def do(self, call: Call[T]) -> T:
+        """Send a call and wait for its result. A caller that is cancelled leaves the call under way."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def on_reply(result: T | RespoolError) -> None:
+            if future.done():
+                return
+            if isinstance(result, RespoolError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        self.submit(call, on_reply)
+        return await future
+
+    async def drained(self) -> None:
+        """Wait until every call has its reply."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        """The loop; ends only by cancellation, after which every call that waits has failed."""
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                while self._waiting:
+                    await self._flush(self._take())
+                self._idle.set()
+        finally:
+            self._fail(list(self._waiting), StoreAway("the process is closing its store"))
+            self._waiting.clear()
+            self._idle.set()
+            await self._link.drop()
+
+    def _take(self) -> list[Item]:
+        waiting, batch, size = self._waiting, [], 0
+        while waiting and size < MAX_PIPELINE_BYTES and len(batch) < MAX_PIPELINE_CALLS:
+            item = waiting.popleft()
+            size += item[0].size
+            batch.append(item)
+        return batch
+
+    async def _flush(self, batch: list[Item]) -> None:
+        exchange = Exchange(batch)
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                if self._load_scripts:
+                    await self._load()
+                await self._link.exchange([call.command for call, _ in batch], exchange.replied)
+        except (RedisError, OSError, TimeoutError) as error:
+            await self._link.drop()
+            self._settle(exchange)
+            await self._trouble(error, progress=exchange.answered > 0)
+        except BaseException:
+            self._settle(exchange)
+            raise
+        else:
+            self._settle(exchange)
+            if exchange.transient is not None:
+                # A replica that was a primary keeps the old connection: only a new one finds the new primary.
+                await self._link.drop()
+                await self._trouble(exchange.transient, progress=False, rids=exchange.held)
+                return
+            self._down_since, self._pause = None, FIRST_PAUSE_S
+            self._reload(exchange)
+
+    def _settle(self, exchange: "Exchange") -> None:
+        """Account for what was answered; what was not goes back to the front, in its order."""
+        self.pipelines += 1
+        self.calls += exchange.answered
+        self.pending_bytes -= exchange.delivered_bytes
+        self._waiting.extendleft(reversed(exchange.left()))
+
+    def _reload(self, exchange: "Exchange") -> None:
+        """Have the scripts loaded again where the server did not know one, a bounded number of times."""
+        if not exchange.noscript:
+            self._reloads = 0
+            return
+        self._load_scripts = True
+        self._reloads += 1
+        if self._reloads > MAX_RELOADS:
+            self._give_up(exchange.held, StoreAway("the store does not keep its scripts"))
+
+    async def _load(self) -> None:
+        errors: list[ResponseError] = []
+
+        def replied(_: int, reply: Any) -> None:
+            if isinstance(reply, ResponseError):
+                errors.append(reply)
+
+        await self._link.exchange([("SCRIPT", "LOAD", script.source) for script in SCRIPTS], replied)
+        if errors:
+            raise errors[0]
+        self._load_scripts = False
+
+    async def _trouble(self, error: Exception, *, progress: bool, rids: set[str] | None = None) -> None:
+        """The exchange failed. Pause and let the loop try again, or give up past the bound (all, or only `rids`)."""
+        now = asyncio.get_running_loop().time()
+        if self._down_since is None or progress:
+            self._down_since = now
+        # A server that comes back may have forgotten the scripts: loading them costs one exchange.
+        self._load_scripts = True
+        if now - self._down_since >= self._retry_for_s:
+            self._give_up(rids, refusal_of_use(error))
+            return
+        await asyncio.sleep(self._pause)
+        self._pause = min(self._pause * 2, LONGEST_PAUSE_S)
+
+    def _give_up(self, rids: set[str] | None, error: RespoolError) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        failing = []
+        for item in waiting:
+            kept = rids is not None and item[0].rid not in rids
+            (self._waiting if kept else failing).append(item)
+        self._fail(failing, error)
+
+    def _fail(self, items: list[Item], error: RespoolError) -> None:
+        for call, on_reply in items:
+            self.pending_bytes -= call.size
+            deliver(call, on_reply, error)
+
+
+class Exchange:
+    """One pipeline: who gets which reply, and which calls must be sent again."""
+
+    __slots__ = ("_batch", "_kept", "answered", "delivered_bytes", "held", "noscript", "transient")
+
+    def __init__(self, batch: list[Item]) -> None:
+        self._batch = batch
+        self._kept: list[Item] = []
+        self.answered = 0
+        self.delivered_bytes = 0
+        self.held: set[str] = set()
+        """Responses one of whose calls was not carried out: their later calls are sent again too, in order."""
+        self.noscript = False
+        self.transient: ResponseError | None = None
+
+    def replied(self, index: int, reply: Any) -> None:
+        """Deliver a reply, or keep its call for the next exchange."""
+        item = call, on_reply = self._batch[index]
+        self.answered += 1
+        if isinstance(reply, ResponseError):
+            if isinstance(reply, NoScriptError):
+                self.noscript = True
+                self.held.add(call.rid)
+            elif str(reply).split(" ", 1)[0] in TRANSIENT:
+                self.transient = reply
+                self.held.add(call.rid)
+        if self.held and call.rid in self.held:
+            self._kept.append(item)
+            return
+        self.delivered_bytes += call.size
+        deliver(call, on_reply, read(call, reply))
+
+    def left(self) -> list[Item]:
+        """Calls without a reply that counts, in their order."""
+        return self._kept + self._batch[self.answered :]
+
+
+def read(call: Call[T], reply: Any) -> T | RespoolError:
+    """The result of a call, or its own exception."""
+    if isinstance(reply, ResponseError):
+        return Refused.of(str(reply), call.rid) or refusal_of_use(reply)
+    try:
+        return call.parse(reply)
+    except RespoolError as error:
+        return error
+
+
+def deliver(call: Call[Any], on_reply: OnReply, result: Any) -> None:
+    """Give a result to its caller. A callback that raises is a bug of its module, never the end of the others' writes."""
+    try:
+        on_reply(result)
+    except Exception as error:  # noqa: BLE001 - reported, not swallowed
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": f"a writer's callback failed for {call.rid}", "exception": error}
+        )
