@@ -169,18 +169,19 @@ async def connect(url: str) -> Connections:
 
 def remote(url: str) -> Connections:
     """A real server."""
+    keepalive = {} if url.startswith("unix:") else {"socket_keepalive": True}
     pool: ConnectionPool[Any] = ConnectionPool.from_url(
         url,
         protocol=2,
         decode_responses=False,
         socket_timeout=None,
         socket_connect_timeout=CONNECT_TIMEOUT_S,
-        socket_keepalive=True,
         socket_read_size=READ_LIMIT,
         health_check_interval=0,
         retry=Retry(NoBackoff(), 0),
         retry_on_error=[],
         max_connections=MAX_CONNECTIONS,
+        **keepalive,
     )
     return Connections(Redis(connection_pool=pool), memory=False)
 
