@@ -8,5 +8,5 @@ from translator.protocol.errors import RequestError
 def check(format: dict[str, Any], *, tool: str, at: str) -> None:
     """Refuse a grammar that this gateway cannot enforce; `at` is its place in the request."""
     raise RequestError(
-        f"Tool {tool!r}: this gateway does not validate grammar formats yet.", param=at
+        f"Tool {tool!r}: this gateway does not validate {format['syntax']} grammars yet.", param=at
     )

@@ -1,0 +1,152 @@
+"""The tools that a request declares, wherever it does: a body and its items in, a flat list out.
+
+Called by `translator.outbound.check` for what cannot be served, and by `translator.toolmap` and
+`translator.outbound` for the names and functions that the model gets to see.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from translator import grammar
+from translator.protocol.errors import RequestError
+from translator.protocol.tools import is_gateway_type
+from translator.protocol.upstream import CustomFormats
+
+CLIENT_TYPES: Final = frozenset({"function", "custom"})
+"""Tools whose calls go to the client."""
+
+WEB_SEARCH: Final = "web_search"
+"""The model-visible name of the gateway's search, whichever of its dated names declares it."""
+
+
+Key = tuple[str | None, str]
+"""A tool's namespace and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """One tool, out of its namespace. `at` is its place in the request."""
+
+    tool: dict[str, Any]
+    at: str
+    namespace: str | None = None
+
+    @property
+    def type(self) -> str:
+        """The kind of tool, as the client says it."""
+        kind: str = self.tool["type"]
+        return kind
+
+    @property
+    def is_client_owned(self) -> bool:
+        """Whether calls of this tool go to the client."""
+        return self.type in CLIENT_TYPES
+
+    @property
+    def key(self) -> Key:
+        """What names the tool in public: its namespace and its name."""
+        return self.namespace, self.tool["name"] if self.is_client_owned else WEB_SEARCH
+
+    def clashes(self, other: "Declaration") -> bool:
+        """Whether two declarations of one name are two tools."""
+        if self.is_client_owned and other.is_client_owned:
+            return definition(self.tool) != definition(other.tool)
+        return self.is_client_owned != other.is_client_owned
+
+
+def definition(tool: dict[str, Any]) -> dict[str, Any]:
+    """What a declaration says; null and the default format say nothing."""
+    said = {key: value for key, value in tool.items() if value is not None}
+    if said.get("format") == {"type": "text"}:
+        del said["format"]
+    return said
+
+
+def declared(
+    body: dict[str, Any], items: Iterable[dict[str, Any]], at: str = "input"
+) -> Iterator[Declaration]:
+    """All declarations in order: the request's tools, then those of its `additional_tools`."""
+    yield from unfolded(body.get("tools") or (), "tools")
+    for index, item in enumerate(items):
+        if item["type"] == "additional_tools":
+            yield from unfolded(item["tools"], f"{at}[{index}].tools")
+
+
+def with_names(declarations: Iterable[Declaration]) -> dict[Key, Declaration]:
+    """The tools that the model sees by name, the first of each name.
+
+    The tools of an MCP server are not among them: they are known once the server has listed them.
+    """
+    first: dict[Key, Declaration] = {}
+    for declaration in declarations:
+        if declaration.type != "mcp":
+            first.setdefault(declaration.key, declaration)
+    return first
+
+
+def unfolded(tools: Iterable[dict[str, Any]], at: str) -> Iterator[Declaration]:
+    """Declarations of one list, namespaces opened."""
+    for index, tool in enumerate(tools):
+        place = f"{at}[{index}]"
+        if tool["type"] != "namespace":
+            yield Declaration(tool, place)
+            continue
+        for inner, member in enumerate(tool["tools"]):
+            yield Declaration(member, f"{place}.tools[{inner}]", tool["name"])
+
+
+def check_tools(declarations: Sequence[Declaration], custom_formats: CustomFormats) -> None:
+    """Refuse tools that nobody can run, formats that nobody can enforce, and names that meet."""
+    for declaration in declarations:
+        refuse_hosted(declaration)
+        refuse_format(declaration, custom_formats)
+    refuse_meeting_names(declarations)
+    for declaration in declarations:
+        refuse_gateway_tool(declaration)
+
+
+def refuse_hosted(declaration: Declaration) -> None:
+    """A hosted tool of OpenAI's API would never be run: better to say so than to let it vanish."""
+    if not declaration.is_client_owned and not is_gateway_type(declaration.type):
+        raise RequestError(
+            f"This gateway cannot run the tool {declaration.type!r} ({declaration.at}).",
+            param="tools",
+        )
+
+
+def refuse_gateway_tool(declaration: Declaration) -> None:
+    """Not built yet. Whoever builds web search or MCP takes its type out of this rule."""
+    if is_gateway_type(declaration.type):
+        raise RequestError(
+            f"This gateway does not run the tool {declaration.type!r} yet ({declaration.at}).",
+            param="tools",
+        )
+
+
+def refuse_format(declaration: Declaration, custom_formats: CustomFormats) -> None:
+    """A grammar is enforced or refused, never turned into advice for the model (contract.md D2)."""
+    format = declaration.tool.get("format") if declaration.type == "custom" else None
+    if format is None or format["type"] == "text":
+        return
+    name, at = declaration.tool["name"], f"{declaration.at}.format"
+    if custom_formats == "reject":
+        raise RequestError(
+            f"Tool {name!r}: the upstream cannot enforce a format of type 'grammar'; "
+            "leave the format out or use 'text'.",
+            param=at,
+        )
+    grammar.check(format, tool=name, at=at)
+
+
+def refuse_meeting_names(declarations: Sequence[Declaration]) -> None:
+    """Two different tools under one name: nobody could tell whose a call is."""
+    first = with_names(declarations)
+    for declaration in declarations:
+        other = first.get(declaration.key)
+        if other and declaration.clashes(other):
+            raise RequestError(
+                f"Two different tools are named {declaration.key[1]!r} "
+                f"({other.at}, {declaration.at}).",
+                param="tools",
+            )

@@ -1,0 +1,176 @@
+"""Items as an upstream takes them: public items in, the copy for one inference round out.
+
+Called by `translator.outbound`. Only the copy is converted; what is stored and listed stays as it
+is. The forms are those that vLLM's input models accept (upstream-quirks.md sections 3 and 5).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from translator.protocol.errors import RequestError
+from translator.protocol.json import dumps, loads
+from translator.toolmap import ToolMap
+
+Item = dict[str, Any]
+
+CALLS: Final = frozenset({"function_call", "custom_tool_call"})
+OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
+
+FORWARDED: Final = frozenset(
+    {
+        "apply_patch_call",
+        "apply_patch_call_output",
+        "computer_call",
+        "computer_call_output",
+        "local_shell_call",
+        "local_shell_call_output",
+        "shell_call",
+        "shell_call_output",
+    }
+)
+"""Calls that a client runs, and their outputs: an upstream that made them knows them.
+
+All other items are left out: what a provider or the gateway ran has its say in the messages after
+it, declarations join the tools, and what is opaque to us is so to the upstream.
+"""
+
+
+def check_items(items: Sequence[Item], history: Sequence[Item]) -> None:
+    """Refuse outputs without a call, calls without an output, references to nothing.
+
+    Items count in order, so that a call id may come again in a later turn. A call that was cut off
+    was never run: it needs no output.
+    """
+    known = {item.get("id") for item in history}
+    open_calls: dict[str, int] = {}
+    for index, item in enumerate(chain(history, items), -len(history)):
+        kind = item["type"]
+        if kind in CALLS:
+            more = 0 if item.get("status") == "incomplete" else 1
+            open_calls[item["call_id"]] = open_calls.get(item["call_id"], 0) + more
+        elif kind in OUTPUTS:
+            settle(item["call_id"], open_calls)
+        elif kind == "item_reference" and item["id"] not in known:
+            raise RequestError(
+                "An item can be referred to only if 'previous_response_id' brings it in.",
+                param=f"input[{index}].id",
+            )
+    for call_id, count in open_calls.items():
+        if count:
+            raise RequestError(f"No tool output found for the call {call_id!r}.", param="input")
+
+
+def settle(call_id: str, open_calls: dict[str, int]) -> None:
+    """Note that a call has its output; a second output of one call changes nothing."""
+    if call_id not in open_calls:
+        raise RequestError(f"No tool call found for the output of {call_id!r}.", param="input")
+    open_calls[call_id] = max(0, open_calls[call_id] - 1)
+
+
+def upstream_items(items: Iterable[Item], tools: ToolMap) -> list[Item]:
+    """The items of the upstream's copy, in order."""
+    items = list(items)
+    answered = {item["call_id"] for item in items if item["type"] in OUTPUTS}
+    copies = []
+    for item in items:
+        if item["type"] in CALLS:
+            if item.get("status") == "incomplete" and item["call_id"] not in answered:
+                continue  # cut off and never run; the model would wait for its output
+            copies.append(call(item, tools))
+        elif convert := CONVERSIONS.get(item["type"]):
+            copies += convert(item)
+        elif item["type"] in FORWARDED:
+            copies.append(said(item))
+    return copies
+
+
+def said(item: Item, *left_out: str) -> Item:
+    """A copy of an item without what it does not say: nulls and empty ids."""
+    return {
+        key: value
+        for key, value in item.items()
+        if value is not None and key not in left_out and (key != "id" or value)
+    }
+
+
+def message(item: Item) -> list[Item]:
+    """A message; an assistant's in the one form that vLLM reads whole."""
+    copy = said(item)
+    if item["role"] != "assistant":
+        return [copy | {"content": with_detail(item["content"])}]
+    # vLLM takes an assistant's message as one of the model's own only if all these keys are there,
+    # and then reads the first part alone.
+    content = item["content"]
+    texts = [content] if isinstance(content, str) else [words(part) for part in content]
+    if None in texts:
+        return [copy]
+    text = "".join(text for text in texts if text)
+    part = {"type": "output_text", "text": text, "annotations": []}
+    return [{"status": "completed", **copy, "content": [part]}]
+
+
+def words(part: Item) -> str | None:
+    """What a part of an assistant's message says; None if it is no text."""
+    text = part.get("refusal" if part["type"] == "refusal" else "text")
+    return text if isinstance(text, str) else None
+
+
+def with_detail(content: str | list[Item]) -> str | list[Item]:
+    """Content or output whose images all have a detail: vLLM requires it."""
+    if isinstance(content, str):
+        return content
+    return [
+        {**part, "detail": part.get("detail") or "auto"} if part["type"] == "input_image" else part
+        for part in content
+    ]
+
+
+def reasoning(item: Item) -> list[Item]:
+    """What the model thought, without what is opaque: vLLM refuses `encrypted_content`."""
+    copy = said(item, "encrypted_content", "status")
+    if not any(part.get("text") for key in ("content", "summary") for part in copy.get(key, ())):
+        return []
+    return [{"summary": [], **copy}]
+
+
+def call(item: Item, tools: ToolMap) -> Item:
+    """A call as the model made it: a function's, under its visible name."""
+    copy = said(item, "namespace", "input", "caller", "async")
+    copy["type"] = "function_call"
+    copy["name"] = tools.visible(item.get("namespace"), item["name"])
+    if item["type"] == "custom_tool_call":
+        copy["arguments"] = dumps({"input": item["input"]}).decode()
+    else:
+        copy["arguments"] = parsable(item["arguments"])
+    if str(copy.get("id")).startswith("ctc_"):
+        copy["id"] = copy["id"].replace("ctc_", "fc_", 1)
+    return copy
+
+
+def parsable(arguments: str) -> str:
+    """Arguments that a chat template can parse, as vLLM's do with every call of the history.
+
+    One call whose arguments are no JSON object would else spoil all later turns.
+    """
+    if not arguments.strip():
+        return "{}"
+    try:
+        value = loads(arguments.encode())
+    except ValueError:
+        value = None
+    return arguments if isinstance(value, dict) else dumps({"raw": arguments}).decode()
+
+
+def output(item: Item) -> list[Item]:
+    """What a call gave, a custom call's too."""
+    copy = said(item, "caller", "name", "namespace")
+    return [copy | {"type": "function_call_output", "output": with_detail(item["output"])}]
+
+
+CONVERSIONS: Final[dict[str, Callable[[Item], list[Item]]]] = {
+    "message": message,
+    "reasoning": reasoning,
+    "function_call_output": output,
+    "custom_tool_call_output": output,
+}

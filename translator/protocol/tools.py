@@ -1,0 +1,216 @@
+"""Tool declarations and tool choices as a request may hold them.
+
+Called by `translator.protocol.request` for their shape. What they mean together (names that meet,
+selectors without a declaration, kinds that nobody can run) is said by `translator.declarations` and
+`translator.tool_choice`. Here is also what may be shown of a tool and what never leaves the process.
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, Tag
+
+from translator.protocol.wire import FAIL_FAST, UNKNOWN, Name, Wire, only_texts, type_of
+
+HOSTED: Final = frozenset(
+    {
+        "apply_patch",
+        "code_interpreter",
+        "computer",
+        "computer_use",
+        "computer_use_preview",
+        "file_search",
+        "image_generation",
+        "local_shell",
+        "programmatic_tool_calling",
+        "shell",
+        "tool_search",
+    }
+)
+"""Kinds of OpenAI's API that need a machine or a store behind them, and that we do not have."""
+
+SECRET_KEYS: Final = ("authorization", "headers")
+"""What a client gives us for an MCP server: never stored with the response, shown or sent upstream."""
+
+FUNCTION_KEYS: Final = ("description", "parameters", "strict")
+"""What a function tool always shows beside type and name, null where the client was silent."""
+
+
+def is_gateway_type(kind: str) -> bool:
+    """Whether calls of this kind of tool are run by the gateway; web search has dated names, too."""
+    return kind == "mcp" or kind.startswith("web_search")
+
+
+class TextFormat(Wire):
+    """Any text: what a custom tool takes when it says nothing."""
+
+
+class GrammarFormat(Wire):
+    """Text in a language that the client gives."""
+
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+def format_tag(value: object) -> str | None:
+    """The tag of a custom tool's format."""
+    kind = type_of(value)
+    return f"<{kind}>" if kind in {"text", "grammar"} else kind and UNKNOWN
+
+
+Format = Annotated[
+    Annotated[TextFormat, Tag("<text>")] | Annotated[GrammarFormat, Tag("<grammar>")],
+    Discriminator(format_tag),
+]
+
+
+class Function(Wire):
+    """A function of the client's."""
+
+    name: Name
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Custom(Wire):
+    """A tool of the client's whose input is one text."""
+
+    name: Name
+    description: str | None = None
+    format: Format | None = None
+
+
+class Mcp(Wire):
+    """An MCP server whose tools the gateway runs."""
+
+    server_label: Name
+    server_url: str | None = None
+    connector_id: str | None = None
+    authorization: str | None = None
+    headers: Annotated[dict[str, Any], AfterValidator(only_texts)] | None = None
+
+
+class Hosted(Wire):
+    """Any other tool of the API; its own issue checks more."""
+
+
+def member_tag(value: object) -> str | None:
+    """The tag of a tool in a namespace."""
+    kind = type_of(value)
+    return f"<{kind}>" if kind in {"function", "custom"} else kind and UNKNOWN
+
+
+def tool_tag(value: object) -> str | None:
+    """The tag of a tool."""
+    kind = type_of(value)
+    if kind is None or kind in {"function", "custom", "namespace", "mcp"}:
+        return kind and f"<{kind}>"
+    return "<hosted>" if kind in HOSTED or is_gateway_type(kind) else UNKNOWN
+
+
+FunctionMember = Annotated[Function, Tag("<function>")]
+CustomMember = Annotated[Custom, Tag("<custom>")]
+
+
+class Namespace(Wire):
+    """Tools under one name."""
+
+    name: Name
+    description: str | None = None
+    tools: Annotated[
+        list[Annotated[FunctionMember | CustomMember, Discriminator(member_tag)]], FAIL_FAST
+    ]
+
+
+AnyTool = Annotated[
+    FunctionMember
+    | CustomMember
+    | Annotated[Namespace, Tag("<namespace>")]
+    | Annotated[Mcp, Tag("<mcp>")]
+    | Annotated[Hosted, Tag("<hosted>")],
+    Discriminator(tool_tag),
+]
+
+
+class Named(Wire):
+    """A selector of one function or custom tool."""
+
+    name: Name
+    namespace: str | None = None
+
+
+class Inner(Wire):
+    """What Chat Completions puts into a selector."""
+
+    name: Name
+
+
+class ChatNamed(Wire):
+    """The same in the shape of Chat Completions, which clients send here, too."""
+
+    function: Inner
+
+
+class Server(Wire):
+    """A selector of an MCP server or of one of its tools."""
+
+    server_label: Name
+    name: str | None = None
+
+
+def selector_tag(value: object) -> str | None:
+    """The tag of a selector."""
+    kind = type_of(value)
+    if kind == "function" and isinstance(value, dict) and "function" in value:
+        return "<chat>"
+    if kind is None or kind == "mcp":
+        return kind and "<mcp>"
+    if kind in {"function", "custom"}:
+        return "<named>"
+    return "<hosted>" if kind in HOSTED or is_gateway_type(kind) else UNKNOWN
+
+
+Selectors = (
+    Annotated[Named, Tag("<named>")]
+    | Annotated[ChatNamed, Tag("<chat>")]
+    | Annotated[Server, Tag("<mcp>")]
+    | Annotated[Hosted, Tag("<hosted>")]
+)
+
+
+class Allowed(Wire):
+    """Some of the declared tools, among which the model may or must choose."""
+
+    mode: Literal["auto", "required"] | None = None
+    tools: Annotated[
+        list[Annotated[Selectors, Discriminator(selector_tag)]], Field(min_length=1, fail_fast=True)
+    ]
+
+
+def choice_tag(value: object) -> str | None:
+    """The tag of a tool choice."""
+    if isinstance(value, str):
+        return "<mode>"
+    return "<allowed_tools>" if type_of(value) == "allowed_tools" else selector_tag(value)
+
+
+ToolChoice = Annotated[
+    Annotated[Literal["none", "auto", "required"], Tag("<mode>")]
+    | Annotated[Allowed, Tag("<allowed_tools>")]
+    | Selectors,
+    Discriminator(choice_tag),
+]
+
+
+def without_secrets(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool as it may be stored and shown."""
+    if not any(key in tool for key in SECRET_KEYS):
+        return tool
+    return {key: value for key, value in tool.items() if key not in SECRET_KEYS}
+
+
+def shown(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool as responses show it: as the client sent it, functions with all their keys."""
+    if tool["type"] != "function":
+        return without_secrets(tool)
+    return tool | {key: tool.get(key) for key in FUNCTION_KEYS}
