@@ -1,0 +1,97 @@
+"""The HTTP side of a process: a socket, uvicorn in our own event loop, the application.
+
+In: an application, a bound socket. Out: requests served until `stop`, which waits for streams to
+end within a bound and then cuts them. Called by `respool.serve`, which owns the signals.
+"""
+
+import asyncio
+import logging
+import math
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Route
+from uvicorn.config import HTTPProtocolType
+
+from api.health import Health
+from respool.unusable import Unusable
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 2048
+"""Connections that the kernel holds for us while the event loop is busy."""
+KEEPALIVE_S = 75
+"""Longer than the idle pools of common proxies (60 s), so that they close first and no request is
+sent into a closing connection."""
+STOP_LOOK_S = 0.5
+"""What uvicorn itself takes to close listeners and idle connections; no more than that beyond the
+time that streams get."""
+PROTOCOL: HTTPProtocolType = "httptools"
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """The socket to serve on. Raises Unusable."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise Unusable(f"cannot serve {host}, port {port}: {error.strerror or error}") from None
+
+
+def address(listener: socket.socket) -> str:
+    """Where it can be reached, as a URL."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def health_only(health: Health) -> Starlette:
+    """What a process without the api role serves."""
+    routes = {"/healthz": health.healthz, "/readyz": health.readyz, "/metrics": health.metrics}
+    return Starlette(routes=[Route(path, handler) for path, handler in routes.items()])
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, which leaves the signals to us."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+class Http:
+    """One server on one socket."""
+
+    def __init__(self, app: Starlette, listener: socket.socket, *, drain_s: float) -> None:
+        self._listener = listener
+        config = uvicorn.Config(
+            app,
+            http=PROTOCOL,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEPALIVE_S,
+            timeout_graceful_shutdown=math.ceil(drain_s),
+        )
+        self._server = _Server(config)
+
+    async def run(self) -> None:
+        """Serve until `stop`."""
+        await self._server.serve(sockets=[self._listener])
+
+    async def started(self) -> None:
+        """Wait until requests are taken."""
+        while not self._server.started:  # uvicorn has no event to wait for
+            await asyncio.sleep(0.001)
+
+    def stop(self) -> None:
+        """Take no new connections; `run` returns when the open ones have ended or their time is up."""
+        self._server.should_exit = True
+
+    def cut(self) -> None:
+        """Wait for nothing any more."""
+        self._server.should_exit = self._server.force_exit = True

@@ -1,0 +1,193 @@
+"""`respool serve`: one process with the given roles, from its first line in the log to its last.
+
+In: settings and roles. Out: an exit status: 0 after SIGTERM or Ctrl-C, 1 if a part of it fell. One
+event loop runs everything: uvicorn, the runners of `respool.crew` and the loops of the store.
+Called by `respool.cli`.
+
+The end: no new connections and no new work are taken; upstream streams may end within
+RESPOOL_DRAIN_S; leases are released, so that another process goes on at once; streams that are
+still open are cut at a frame's end, and their clients resume elsewhere. A second signal skips the
+waiting, and the kernel's alarm ends a process that hangs.
+"""
+
+import asyncio
+import logging
+import math
+import signal
+from collections.abc import Awaitable, Iterator
+from contextlib import AsyncExitStack
+
+import uvloop
+from starlette.applications import Starlette
+
+from api.app import application
+from api.context import ApiSettings, Context
+from api.health import Health
+from respool import __version__
+from respool import log as logs
+from respool.backing import store_of
+from respool.crew import Crew
+from respool.http import Http, address, bind, health_only
+from respool.roles import Role
+from respool.settings import Settings, unknown_variables
+from respool.unusable import Unusable
+from respool.upstreams import Upstreams
+from streams.store import Store
+from translator.protocol.errors import StoreError
+
+log = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 3
+"""Upstream attempts at one round: a second process may die of what the first one died of."""
+LAST_S = 10.0
+"""After the drain: leases, cut sockets, the last writes, an embedded store's end. Past it the
+kernel ends the process."""
+NO_UPSTREAM = "no upstream: set RESPOOL_UPSTREAM_URL, or write [[upstreams]] into respool.toml"
+
+
+def run(settings: Settings, roles: frozenset[Role]) -> int:
+    """Serve until a signal comes. Raises Unusable where it cannot even begin."""
+    logs.configure(settings.log_level, settings.secrets())
+    for name in unknown_variables():
+        log.warning("%s is no setting; see docs/settings.md", name)
+    upstreams = Upstreams(settings)
+    if roles & {Role.API, Role.INGEST} and not upstreams.all():
+        raise Unusable(NO_UPSTREAM)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(Serving(settings, roles, upstreams).run())
+    except (BaseExceptionGroup, StoreError) as error:
+        raise cause(error, settings) from error
+
+
+def cause(error: BaseException, settings: Settings) -> BaseException:
+    """What a failed start comes to: one line where the user can do something, else the error."""
+    found = list(_leaves(error))
+    for leaf in found:
+        if isinstance(leaf, Unusable):
+            return leaf
+    for leaf in found:
+        if isinstance(leaf, StoreError):
+            return Unusable(f"{settings.store_shown}: {leaf.message}")
+    return error
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def api_settings(settings: Settings) -> ApiSettings:
+    """What the api needs to know."""
+    return ApiSettings(
+        limits={
+            "max_rounds": settings.max_rounds,
+            "max_attempts": MAX_ATTEMPTS,
+            "max_response_bytes": settings.max_response_bytes,
+        },
+        retention_s=settings.retention_s,
+        grace_s=settings.grace_s,
+        max_run_s=settings.max_run_s,
+        lease_s=settings.lease_s,
+        max_body_bytes=settings.max_body_bytes,
+        max_in_flight=settings.max_in_flight,
+        heartbeat_s=settings.heartbeat_s,
+        api_keys=settings.tenants,
+        allow_anonymous=settings.allow_anonymous,
+    )
+
+
+class Serving:
+    """The life of the process: `run` once."""
+
+    def __init__(self, settings: Settings, roles: frozenset[Role], upstreams: Upstreams) -> None:
+        self._settings = settings
+        self._roles = roles
+        self._upstreams = upstreams
+        self._asked = asyncio.Event()  # set by the first signal
+        self._hurried = asyncio.Event()  # set by the second
+
+    async def run(self) -> int:
+        """Open the store, start everything, wait for the end."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+        settings, roles = self._settings, self._roles
+        # Without the api role the port is for probes alone: two such processes may share a machine.
+        wanted = Role.API in roles or "port" in settings.model_fields_set
+        listener = bind(settings.host, settings.port) if wanted else None
+        async with AsyncExitStack() as stack:
+            if listener is not None:
+                stack.callback(listener.close)
+            store = await stack.enter_async_context(store_of(settings, roles))
+            crew = await stack.enter_async_context(Crew(store, settings, roles, self._upstreams))
+            if listener is None:
+                self._say("no port")
+                return await self._until_the_end(crew, None)
+            app = self._application(store, crew)
+            http = Http(app, listener, drain_s=settings.drain_s)
+            self._say(address(listener))
+            return await self._until_the_end(crew, http)
+
+    def _application(self, store: Store, crew: Crew) -> Starlette:
+        def problems() -> list[str]:
+            return ["stopping"] if self._asked.is_set() else crew.problems()
+
+        if Role.API not in self._roles:
+            return health_only(Health(store, problems))
+        settings = self._settings
+        if not (settings.tenants or settings.loopback or settings.allow_anonymous):
+            log.warning(
+                "no RESPOOL_API_KEYS: only requests from this machine are served on %s",
+                settings.host,
+            )
+        context = Context(store, api_settings(settings), self._upstreams, problems)
+        return application(context)
+
+    def _say(self, where: str) -> None:
+        log.info(
+            "respool %s serves %s; roles %s; store %s; upstreams %s",
+            __version__,
+            where,
+            ", ".join(sorted(self._roles)),
+            self._settings.store_shown,
+            ", ".join(upstream.id for upstream in self._upstreams.all()) or "none",
+        )
+
+    async def _until_the_end(self, crew: Crew, http: Http | None) -> int:
+        serving = asyncio.ensure_future(http.run() if http else self._asked.wait())
+        await _first(self._asked.wait(), crew.fell.wait(), serving)
+        signal.alarm(math.ceil(self._settings.drain_s + LAST_S))
+        fell = not self._asked.is_set()
+        log.info("stopping: %s", "a part of the process fell" if fell else "a signal came")
+        if http is not None:
+            http.stop()
+        await _first(crew.retire(), self._hurried.wait())
+        if http is not None:
+            await _first(serving, self._hurried.wait())
+            http.cut()
+        await serving
+        return 1 if fell else 0
+
+    def _signalled(self) -> None:
+        if self._asked.is_set():
+            self._hurried.set()
+        self._asked.set()
+
+
+async def _first(*works: Awaitable[object]) -> None:
+    """Return when one of them has ended, with its error if it has one; the coroutines among the
+    others are cancelled.
+    """
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task, work in zip(tasks, works, strict=True):
+            if task is not work:
+                task.cancel()
