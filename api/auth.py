@@ -1,0 +1,91 @@
+"""Who asks: the tenant that a request belongs to.
+
+In: a request. Out: the tenant's name, or the refusal (401 for a missing or wrong key, 403 where no keys are configured
+and the request is not local). Called by every handler under `/v1` before it does anything else.
+"""
+
+import hmac
+import re
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.requests import HTTPConnection
+
+from translator.protocol.errors import AuthenticationError
+
+ANONYMOUS: Final = "anonymous"
+"""The one tenant of a gateway without keys. Never empty: an empty owner has passed for everybody elsewhere."""
+
+BEARER: Final = re.compile(r"bearer +(?P<key>[^ ].*)", re.IGNORECASE)
+
+MISSING_KEY: Final = "No API key was given: send it as 'Authorization: Bearer KEY'."
+WRONG_KEY: Final = "The API key is not one of this gateway's."
+NOT_LOCAL: Final = (
+    "Without configured API keys this gateway serves its own machine only, under a local name: "
+    "set RESPOOL_API_KEYS."
+)
+
+
+class Auth:
+    """Knows the keys."""
+
+    def __init__(self, api_keys: Mapping[str, str], *, allow_anonymous: bool) -> None:
+        """`api_keys` maps a key to its tenant; without any, `allow_anonymous` says whether strangers are served."""
+        self._keys = [(key.encode(), tenant) for key, tenant in api_keys.items()]
+        self._allow_anonymous = allow_anonymous
+
+    def tenant(self, request: HTTPConnection) -> str:
+        """The tenant of a request. Raises AuthenticationError."""
+        if not self._keys:
+            if self._allow_anonymous or is_local(request):
+                return ANONYMOUS
+            raise AuthenticationError(NOT_LOCAL, status=403, code="local_only")
+        match = BEARER.fullmatch(request.headers.get("authorization", "").strip())
+        if match is None:
+            raise AuthenticationError(MISSING_KEY)
+        given = match["key"].encode(
+            "latin-1"
+        )  # the bytes as they came: headers are read as Latin-1
+        found: str | None = None
+        # Every key is compared, each in constant time: how long it takes tells nothing about any of them.
+        for key, tenant in self._keys:
+            if hmac.compare_digest(key, given):
+                found = tenant
+        if found is None:
+            raise AuthenticationError(WRONG_KEY)
+        return found
+
+
+def is_local(request: HTTPConnection) -> bool:
+    """Whether a request comes from this machine and means it.
+
+    The peer's address alone is not enough: a web page in a browser on this machine can make requests too. Its Origin,
+    or after DNS rebinding its Host, is not a local name.
+    """
+    if request.client is None or not is_loopback(request.client.host):
+        return False
+    if not is_local_name(request.headers.get("host", "localhost")):
+        return False
+    origin = request.headers.get("origin")
+    return origin is None or is_local_name(urlsplit(origin).netloc)
+
+
+def is_local_name(netloc: str) -> bool:
+    """Whether `host` or `host:port` names this machine: localhost, or a loopback address."""
+    try:
+        host = urlsplit(f"//{netloc}").hostname or ""
+    except ValueError:
+        return False
+    return host == "localhost" or host.endswith(".localhost") or is_loopback(host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a text is a loopback address (also IPv4 written inside IPv6)."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)

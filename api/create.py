@@ -1,0 +1,216 @@
+"""POST /v1/responses: step 1 of the data's way.
+
+In: a request body. Out: a Response (JSON), or its events; every refusal before anything exists. What is accepted is
+durable before the first byte of the answer: the entry in `due`, the state, the `request` entry and round 1; then the
+hints. A client that leaves at once loses nothing.
+
+A foreground stream waits for the upstream's word, at most OPEN_WAIT_S, so that a refusal can be an HTTP status; a
+blocking create waits for the end anyway. A response that was refused so is deleted: no client ever saw its id.
+"""
+
+import asyncio
+import re
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.attendance import attend, leaving
+from api.auth import Auth
+from api.body import read_body
+from api.collect import terminal
+from api.context import Context
+from api.delete import remove
+from api.errors import Json, public
+from api.history import history
+from api.query import flag
+from api.snapshot import response_of
+from api.stream import EventStream, Pace
+from api.unstored import ReaderLease
+from streams import metrics
+from streams.hub import Reader
+from streams.opening import Refusal
+from streams.scripts import responses
+from translator.outbound import check, upstream_body
+from translator.protocol.entries import RequestEntry, RoundEnd
+from translator.protocol.errors import (
+    LimitPassed,
+    RequestError,
+    RespoolError,
+    TooLarge,
+    UpstreamError,
+)
+from translator.protocol.json import dumps, loads
+from translator.protocol.request import Request as CreateRequest
+from translator.protocol.request import parse
+from translator.protocol.response import template
+from translator.protocol.upstream import Upstream
+from translator.request_entry import input_items, request_entry
+
+T = TypeVar("T")
+
+OPEN_WAIT_S: Final = 5.0
+"""How long the headers of a foreground stream wait for the upstream's status (contract.md section 2): a refusal takes
+milliseconds, and a queue at the upstream must not look like a dead server."""
+
+HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]{1,100}")
+"""What an upstream's `retry-after` must look like before it is passed on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A response that exists now, with its first reader."""
+
+    rid: str
+    created_ms: int
+    entry: RequestEntry
+    reader: Reader
+    lease: ReaderLease | None
+
+
+class Create:
+    """The handler."""
+
+    def __init__(self, context: Context, auth: Auth) -> None:
+        self._store = context.store
+        self._settings = context.settings
+        self._upstreams = context.upstreams
+        self._auth = auth
+        self._pace = Pace(context.settings.heartbeat_s, context.settings.keepalive_s)
+
+    async def create(self, request: Request) -> Response:
+        """Check, begin, and answer in the way that was asked for."""
+        try:
+            tenant = self._auth.tenant(request)
+            ids = flag(request.query_params, "sse_ids") or self._settings.sse_ids
+            asked = parse(await read_body(request, self._settings.max_body_bytes))
+            begun = await self._begin(tenant, asked)
+        except RespoolError as error:
+            metrics.count("responses_refused_total", status=str(public(error).status))
+            raise
+        metrics.count("responses_created_total", mode=mode(asked))
+        try:
+            return await self._answer(request, asked, begun, ids=ids)
+        except BaseException:
+            begun.reader.close()
+            raise
+
+    async def _begin(self, tenant: str, asked: CreateRequest) -> Begun:
+        """Everything up to the moment from which the response runs on by itself."""
+        upstream = self._upstreams.resolve(asked.model)
+        if upstream is None:
+            raise RequestError(
+                "No upstream of this gateway serves this model.",
+                code="model_not_found",
+                param="model",
+            )
+        earlier = await history(self._store.logs, tenant, asked.previous_response_id)
+        check(asked, earlier, api=upstream.api, custom_formats=upstream.custom_formats)
+        rid = f"resp_{secrets.token_hex(16)}"
+        limits = self._settings.limits
+        entry = request_entry(rid, tenant, asked, earlier, upstream=upstream, limits=limits)
+        body = first_round(rid, asked, earlier, upstream)
+        created = await self._write(rid, tenant, asked, entry, body)
+        lease = None if asked.store else ReaderLease(self._store, rid, self._settings.grace_s)
+        # The reader comes before the hints: what is handed over in this process then finds it.
+        reader = self._store.hub.open(rid, -1)
+        self._store.work.offer("translate", rid)
+        self._store.work.offer("rounds", rid)
+        return Begun(rid, created, loads(entry), reader, lease)
+
+    async def _write(
+        self, rid: str, tenant: str, asked: CreateRequest, entry: bytes, body: bytes
+    ) -> int:
+        """The `due` entry, then the response, in one exchange with the store and in this order. Returns `created`."""
+        settings = self._settings
+        keep_s = settings.retention_s if asked.store else settings.grace_s
+        call = responses.create(
+            self._store.keys,
+            rid,
+            tenant=tenant,
+            store=asked.store,
+            background=asked.background,
+            request_data=entry,
+            round_body=body,
+            run_ms=int(settings.max_run_s * 1000),
+            retention_ms=int(keep_s * 1000),
+        )
+        try:
+            _, created = await asyncio.gather(
+                self._store.due.enter(rid, after_ms=int(settings.lease_s * 1000)),
+                self._store.writer.do(call),
+            )
+        except LimitPassed:
+            raise TooLarge("The request and the turns before it are too large together.") from None
+        return created.created
+
+    async def _answer(
+        self, request: Request, asked: CreateRequest, begun: Begun, *, ids: bool
+    ) -> Response:
+        """Background: at once. Else when the upstream has spoken (stream) or the response has ended (blocking)."""
+        if asked.background and not asked.stream:
+            begun.reader.close()
+            return Json(template(begun.entry, begun.created_ms // 1000))
+        if not asked.stream:
+            frame = await self._attended(request, begun, lambda: terminal(begun.reader))
+            response = response_of(frame.data)
+            if response["status"] == "failed":
+                await self._raise_refusal(begun)
+            return Json(response)
+        if not asked.background:
+            outcome = await self._attended(
+                request, begun, lambda: self._store.hub.opened(begun.rid, OPEN_WAIT_S)
+            )
+            if isinstance(outcome, Refusal):
+                await remove(self._store, begun.rid)
+                raise upstream_refusal(outcome.end)
+        return EventStream(begun.reader, after=-1, pace=self._pace, ids=ids, lease=begun.lease)
+
+    async def _attended(
+        self, request: Request, begun: Begun, work: Callable[[], Awaitable[T]]
+    ) -> T:
+        """Wait as long as the client does. Trouble of ours now has cost an inference: SDKs must not repeat it."""
+        try:
+            return await attend(work, leaving(request.receive), lease=begun.lease)
+        except RespoolError as error:
+            trouble = public(error)
+            trouble.headers["x-should-retry"] = "false"
+            raise trouble from error
+
+    async def _raise_refusal(self, begun: Begun) -> None:
+        """A failed response that the upstream never opened was refused: that is an HTTP status, and no response."""
+        state = await self._store.logs.state(begun.rid)
+        if state is not None and state.refusal and not state.opened:
+            await remove(self._store, begun.rid)
+            raise upstream_refusal(loads(state.refusal))
+
+
+def first_round(
+    rid: str, asked: CreateRequest, earlier: list[dict[str, Any]], upstream: Upstream
+) -> bytes:
+    """The exact body of round 1."""
+    return dumps(upstream_body(asked.body, input_items(rid, asked), earlier, api=upstream.api))
+
+
+def mode(asked: CreateRequest) -> str:
+    """How the client wants its answer, as a label."""
+    if asked.background:
+        return "background"
+    return "stream" if asked.stream else "blocking"
+
+
+def upstream_refusal(end: RoundEnd) -> UpstreamError:
+    """What the upstream said before its first frame, as our HTTP error."""
+    error = end.get("error", {})
+    retry_after = end.get("retry_after", "")
+    return UpstreamError(
+        error.get("message", "The upstream refused the request."),
+        status=error.get("status"),
+        type=error.get("type"),
+        code=error.get("code"),
+        param=error.get("param"),
+        headers={"retry-after": retry_after} if HEADER_VALUE.fullmatch(retry_after) else None,
+    )

@@ -1,0 +1,78 @@
+"""The outermost layer: a request id on every answer, one log line a request, and no way out without an answer.
+
+In: every ASGI message of the server. Out: the same, with `x-request-id` on each response (SSE, errors, unknown routes
+and the 500 of an unexpected error included). The SDKs show it as `_request_id`, Codex prints it (contract.md section
+2). The log line never holds a query, a header or a body.
+"""
+
+import logging
+import secrets
+import time
+from typing import Final
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.errors import answer, unexpected
+from streams import metrics
+
+log = logging.getLogger(__name__)
+
+LOGGED_PATH_CHARS: Final = 200
+"""An id and a route fit; a longer path is somebody's experiment and must not fill the log."""
+
+CLIENT_LEFT: Final = 499
+"""In the log and the counters only: the client left before there was an answer (nginx's number)."""
+
+
+class RequestId:
+    """ASGI middleware around the whole application."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = f"req_{secrets.token_hex(16)}"
+        header = (b"x-request-id", request_id.encode())
+        started, status = time.perf_counter(), CLIENT_LEFT
+        answered = False
+
+        async def stamped(message: Message) -> None:
+            nonlocal status, answered
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], header]
+                status, answered = message["status"], True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, stamped)
+        except ClientDisconnect:
+            pass  # nobody is left to be answered
+        except Exception as error:  # noqa: BLE001 - every request gets an answer
+            refusal = unexpected(error, request_id)
+            # Once the headers are out nothing can be said any more: the server cuts the connection, and the client
+            # knows that it has not seen the end.
+            if not answered:
+                await answer(refusal)(scope, receive, stamped)
+        finally:
+            took_ms = (time.perf_counter() - started) * 1000
+            log.info(
+                "%s %s %s %d %.0f ms", request_id, scope["method"], loggable(scope), status, took_ms
+            )
+            metrics.count("requests_total", route=route_of(scope), status=str(status))
+
+
+def route_of(scope: Scope) -> str:
+    """The route that answered, as a label: one of ours, never a path with an id in it."""
+    return getattr(scope.get("route"), "path", "none")
+
+
+def loggable(scope: Scope) -> str:
+    """The path as it came (still percent-encoded, so without line breaks), cut, without the query."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode("ascii", "backslashreplace")
+    path = raw.partition(b"?")[0].decode("ascii", "backslashreplace")
+    shown = path.encode("unicode_escape").decode("ascii")
+    return shown[:LOGGED_PATH_CHARS]

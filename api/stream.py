@@ -1,0 +1,173 @@
+"""One SSE answer: a reader's frames as they are stored, until the terminal one, then `[DONE]`.
+
+In: a reader of an output log (`streams.hub`), in batches of whatever is there. Out: ASGI messages, one a batch, each
+ending at a frame's end; heartbeats in silence; the rare `error` event where no Response can be shown any more (D9).
+The bytes are not looked at: what a batch costs is a join and a send. Step 5 of the data's way; made by `api.create`
+and `api.retrieve`.
+"""
+
+import functools
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import anyio
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from api.attendance import attend, leaving
+from api.errors import public, unexpected
+from api.unstored import ReaderLease
+from streams.hub import Reader
+from streams.scripts.outputs import Frame
+from translator.protocol.errors import RespoolError
+from translator.protocol.sse import DONE, PING, frame, with_id
+
+HEADERS: Final = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+
+RETRY_MS: Final = 1000
+"""What a browser is told to wait before it reconnects; sent inside the first frame (contract.md section 10)."""
+
+WRITE_DEADLINE_S: Final = 60.0
+"""How long one write may wait for a client that does not read. It holds a batch in memory meanwhile and gets cut; it
+can resume. Longer than a laptop's short sleep or a phone's tunnel, as long as a proxy's own limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long silence may last: seconds until a comment, seconds without an event until a `keepalive` event."""
+
+    heartbeat_s: float
+    keepalive_s: float
+
+
+class EventStream(Response):
+    """The answer. It leaves the reader closed, and an unstored response cancelled if its client left."""
+
+    readers: ClassVar[int] = 0
+    """Streams that are open in this process."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        *,
+        after: int,
+        pace: Pace,
+        ids: bool = False,
+        lease: ReaderLease | None = None,
+    ) -> None:
+        """`after` is the reader's cursor; `lease` only for an unstored response."""
+        self.status_code = 200
+        self.background = None
+        self._reader = reader
+        self._pace = pace
+        self._ids = ids
+        self._retry: int | None = RETRY_MS  # None once the first frame is out
+        self._lease = lease
+        self._seq = after  # the last sequence number that went out
+        self._sent_at = self._event_at = time.monotonic()  # when anything, when an event went out
+        self._writing_since: float | None = None  # set while a write waits for the client
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        EventStream.readers += 1
+        try:
+            async with self._reader:
+                await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+                pump = functools.partial(self._pump, send)
+                await attend(pump, leaving(receive), self._beating(send), lease=self._lease)
+        finally:
+            EventStream.readers -= 1
+
+    async def _pump(self, send: Send) -> None:
+        """Frames until the reader ends; an error becomes the `error` event."""
+        try:
+            async for batch in self._reader:
+                body = b"".join(self._numbered(batch) if self._ids else [f.data for f in batch])
+                last = batch[-1]
+                if last.terminal:
+                    await self._write(send, body + DONE, more=False)
+                    return
+                await self._write(send, body)
+                self._seq = last.seq
+                self._event_at = self._sent_at
+            await self._write(send, DONE, more=False)
+        except RespoolError as error:
+            await self._end(send, public(error))
+        except Exception as error:  # noqa: BLE001 - the client must see an end, whatever happened
+            await self._end(send, unexpected(error, "stream"))
+
+    async def _end(self, send: Send, error: RespoolError) -> None:
+        """No Response can be shown any more: the `error` event, and the end."""
+        await self._write(send, error_event(error, self._seq + 1) + DONE, more=False)
+
+    def _numbered(self, batch: Sequence[Frame]) -> list[bytes]:
+        """The frames with SSE ids, the very first one with `retry:`."""
+        first, *rest = batch
+        numbered = [with_id(first.data, first.seq, self._retry)]
+        self._retry = None
+        return numbered + [with_id(f.data, f.seq) for f in rest]
+
+    async def _write(self, send: Send, body: bytes, *, more: bool = True) -> None:
+        self._writing_since = time.monotonic()
+        await send({"type": "http.response.body", "body": body, "more_body": more})
+        self._writing_since = None
+        self._sent_at = time.monotonic()
+
+    def _beating(self, send: Send) -> Callable[[], Awaitable[None]]:
+        """A watcher that fills silence, and returns when a write has waited too long."""
+
+        async def beat() -> None:
+            while True:
+                wait_s = await self._beat(send)
+                if wait_s <= 0:
+                    return
+                await anyio.sleep(wait_s)
+
+        return beat
+
+    async def _beat(self, send: Send) -> float:
+        """Send what is due. Returns the seconds until something may be due again, 0 for a client given up."""
+        now = time.monotonic()
+        if self._writing_since is not None:
+            return max(0.0, self._writing_since + WRITE_DEADLINE_S - now)
+        with anyio.move_on_after(WRITE_DEADLINE_S) as patience:
+            if self._seq >= 0 and now - self._event_at >= self._pace.keepalive_s:
+                await self._write(send, keepalive(self._seq))
+                self._event_at = self._sent_at
+            elif now - self._sent_at >= self._pace.heartbeat_s:
+                await self._write(send, PING)
+        if patience.cancelled_caught:
+            return 0.0
+        ping_at = self._sent_at + self._pace.heartbeat_s
+        keepalive_at = self._event_at + self._pace.keepalive_s if self._seq >= 0 else ping_at
+        return max(SHORTEST_WAIT_S, min(ping_at, keepalive_at) - time.monotonic())
+
+
+SHORTEST_WAIT_S: Final = 0.001
+"""Floor of the heartbeat's sleep, so that rounding cannot make it spin."""
+
+
+def keepalive(seq: int) -> bytes:
+    """An event that resets Codex's idle timer; it repeats the last number, burns none and is not stored (D13)."""
+    return frame("keepalive", {"type": "keepalive", "sequence_number": seq})
+
+
+def error_event(error: RespoolError, seq: int) -> bytes:
+    """The `error` event in both shapes, flat and nested (contract.md section 3, "Failures in the stream")."""
+    inner = error.body()["error"]
+    return frame(
+        "error",
+        {
+            "type": "error",
+            "sequence_number": seq,
+            "code": error.code,
+            "message": error.message,
+            "param": error.param,
+            "error": inner,
+        },
+    )

@@ -1,0 +1,67 @@
+"""The reader of an unstored response: the only reason why it runs.
+
+In: a response that was created with `store: false`. Out: a lease on it, renewed while its one client is there; when the
+client leaves the run is cancelled at once, so that nobody's GPU works for nobody. If this process dies the lease lapses,
+and the sweeper does the same. Used through `api.attendance`.
+"""
+
+import logging
+from typing import Final
+
+import anyio
+
+from streams.scripts import responses
+from streams.scripts.refused import Reason, Refused
+from streams.store import Store
+from translator.protocol.errors import StoreError
+
+log = logging.getLogger(__name__)
+
+LEASE_S: Final = 6.0
+"""How long a run goes on after its api process has died; short, for a GPU is waiting."""
+
+RENEW_S: Final = LEASE_S / 3
+"""Two renewals may fail before the lease lapses."""
+
+
+class ReaderLease:
+    """One client's hold on one unstored response."""
+
+    def __init__(self, store: Store, rid: str, grace_s: float) -> None:
+        self._store = store
+        self._rid = rid
+        self._grace_ms = int(grace_s * 1000)
+
+    async def hold(self) -> None:
+        """Renew for ever: a watcher of `api.attendance`."""
+        call = responses.keep(
+            self._store.keys, self._rid, lease_ms=int(LEASE_S * 1000), grace_ms=self._grace_ms
+        )
+        while True:
+            try:
+                await self._store.writer.do(call)
+            except Refused:
+                # It is gone, which the reader itself will see and say.
+                await anyio.sleep_forever()
+            except StoreError as error:
+                log.warning("the reader's lease of %s was not renewed: %s", self._rid, error)
+            await anyio.sleep(RENEW_S)
+
+    async def abandon(self) -> None:
+        """The client has left: the run ends now."""
+        await cancel(self._store, self._rid, reason="abandoned")
+
+
+async def cancel(store: Store, rid: str, *, reason: str) -> responses.Cancelled | None:
+    """Write the cancel entry and tell whoever follows the log in this process. None: there is no such response."""
+    try:
+        found = await store.writer.do(responses.cancel(store.keys, rid, reason=reason))
+    except Refused as refused:
+        if refused.reason is not Reason.MISSING:
+            raise
+        return None
+    if found.entry is not None:
+        store.handover.publish_input(rid, [found.entry])
+        # Should nobody translate it, somebody must: the end is an event like any other.
+        store.work.offer("translate", rid)
+    return found
