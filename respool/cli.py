@@ -49,19 +49,19 @@ def serve(
     ] = None,
 ) -> None:
     """Run the gateway: all of it, or the given roles."""
-    from respool import serve as serving  # noqa: PLC0415 - only this command needs the server
+    from respool.serve import run  # noqa: PLC0415 - only this command needs the server
     from respool.settings import load  # noqa: PLC0415
 
-    raise typer.Exit(serving.run(load(host=host, port=port), frozenset(role or ALL)))
+    raise typer.Exit(run(load(host=host, port=port), frozenset(role or ALL)))
 
 
 @app.command()
 def doctor() -> None:
     """Look at the store and the upstreams; one line each. Status 1 if something is wrong."""
-    from respool import doctor as examination  # noqa: PLC0415
+    from respool.doctor import run  # noqa: PLC0415
     from respool.settings import load  # noqa: PLC0415
 
-    raise typer.Exit(examination.run(load()))
+    raise typer.Exit(run(load()))
 
 
 @app.command()
@@ -71,9 +71,9 @@ def demo(
     ] = False,
 ) -> None:
     """Show a stream that survives kill -9, with a scripted upstream; then keep serving."""
-    from respool import demo as showing  # noqa: PLC0415
+    from respool.demo import run  # noqa: PLC0415
 
-    raise typer.Exit(showing.run(once=once))
+    raise typer.Exit(run(once=once))
 
 
 def main() -> None:

@@ -7,7 +7,8 @@ In: connections. Out: `Facts`, with None wherever the server does not tell (mana
 
 from dataclasses import dataclass
 
-from streams.client import Connections
+from streams.client import Connections, Link, bounded
+from streams.faults import StoreAway
 from translator.protocol.errors import StoreError
 
 SAFE_POLICY = "noeviction"
@@ -27,33 +28,39 @@ class Facts:
 
 async def facts_of(connections: Connections) -> Facts:
     """Ask the server."""
-    info = await _info(connections)
-    if not info:
-        return Facts(server="fakeredis" if connections.memory else None)
-    valkey = info.get("valkey_version")
-    server = f"Valkey {valkey}" if valkey else f"Redis {info.get('redis_version', '?')}"
-    policy = info.get("maxmemory_policy") or await _setting(connections, "maxmemory-policy")
-    aof = info.get("aof_enabled")
-    return Facts(
-        server=server,
-        policy=policy,
-        aof=None if aof is None else aof == "1",
-        fsync=await _setting(connections, "appendfsync"),
-    )
-
-
-async def _info(connections: Connections) -> dict[str, str]:
+    link = connections.link()
     try:
-        reply = await connections.command("INFO")
-    except StoreError:
-        return {}
-    lines = reply.decode(errors="replace").splitlines()
-    return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
+        info = _pairs(await _answer(link, "INFO"))
+        if not info:
+            return Facts(server="fakeredis" if connections.memory else None)
+        valkey = info.get("valkey_version")
+        aof = info.get("aof_enabled")
+        return Facts(
+            server=f"Valkey {valkey}" if valkey else f"Redis {info.get('redis_version', '?')}",
+            policy=info.get("maxmemory_policy") or await _setting(link, "maxmemory-policy"),
+            aof=None if aof is None else aof == "1",
+            fsync=await _setting(link, "appendfsync"),
+        )
+    finally:
+        await link.drop()
 
 
-async def _setting(connections: Connections, name: str) -> str | None:
+async def _answer(link: Link, *command: str) -> object:
+    """The raw reply, or None where the server does not know or allow the command."""
     try:
-        reply = await connections.command("CONFIG", "GET", name)
+        return await bounded(link.call(*command))
+    except StoreAway:
+        raise
     except StoreError:
         return None
+
+
+async def _setting(link: Link, name: str) -> str | None:
+    reply = await _answer(link, "CONFIG", "GET", name)
     return reply[1].decode() if isinstance(reply, list) and len(reply) == 2 else None
+
+
+def _pairs(reply: object) -> dict[str, str]:
+    """The `name:value` lines of INFO."""
+    lines = reply.decode(errors="replace").splitlines() if isinstance(reply, bytes) else []
+    return dict(line.split(":", 1) for line in lines if ":" in line)

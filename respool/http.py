@@ -4,7 +4,6 @@ In: an application, a bound socket. Out: requests served until `stop`, which wai
 end within a bound and then cuts them. Called by `respool.serve`, which owns the signals.
 """
 
-import asyncio
 import logging
 import math
 import socket
@@ -26,9 +25,6 @@ BACKLOG = 2048
 KEEPALIVE_S = 75
 """Longer than the idle pools of common proxies (60 s), so that they close first and no request is
 sent into a closing connection."""
-STOP_LOOK_S = 0.5
-"""What uvicorn itself takes to close listeners and idle connections; no more than that beyond the
-time that streams get."""
 PROTOCOL: HTTPProtocolType = "httptools"
 
 
@@ -82,11 +78,6 @@ class Http:
     async def run(self) -> None:
         """Serve until `stop`."""
         await self._server.serve(sockets=[self._listener])
-
-    async def started(self) -> None:
-        """Wait until requests are taken."""
-        while not self._server.started:  # uvicorn has no event to wait for
-            await asyncio.sleep(0.001)
 
     def stop(self) -> None:
         """Take no new connections; `run` returns when the open ones have ended or their time is up."""

@@ -179,9 +179,7 @@ class Serving:
 
 
 async def _first(*works: Awaitable[object]) -> None:
-    """Return when one of them has ended, with its error if it has one; the coroutines among the
-    others are cancelled.
-    """
+    """Return when one of them has ended; of the others, coroutines are cancelled, tasks are not."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
