@@ -46,7 +46,7 @@ def application(context: Context) -> Starlette:
         routes=[
             *(route(path, POST=not_built, GET=not_built) for path in NOT_BUILT),
             admitted(
-                route("/v1/responses", POST=Create(context, auth).create, GET=no_list),
+                route("/v1/responses", POST=Create(context, auth).create),
                 settings.max_in_flight,
             ),
             route(one, GET=retrieve.get, DELETE=delete.delete),
@@ -88,9 +88,3 @@ def admitted(made: Route, limit: int) -> Route:
 async def not_built(_request: Request) -> Response:
     """A route that OpenAI has and this gateway does not have yet."""
     raise HTTPException(404)
-
-
-async def no_list(request: Request) -> Response:
-    """Responses cannot be listed; a WebSocket's handshake meets a route that is not built."""
-    is_socket = request.headers.get("upgrade", "").lower() == "websocket"
-    raise HTTPException(404 if is_socket else 405, headers=None if is_socket else {"allow": "POST"})

@@ -74,15 +74,16 @@ def respool_error(_request: Request, error: Exception) -> Response:
     return answer(error)
 
 
-def router_error(_request: Request, error: Exception) -> Response:
+def router_error(request: Request, error: Exception) -> Response:
     """Starlette's handler for what its router refuses: an unknown route, a wrong method."""
     if not isinstance(error, HTTPException):
         raise error
-    message = ROUTER_MESSAGES.get(error.status_code, "The request cannot be served.")
-    headers = dict(error.headers or {})
-    return answer(
-        RespoolError(message, status=error.status_code, type=INVALID_REQUEST, headers=headers)
-    )
+    status, headers = error.status_code, dict(error.headers or {})
+    if request.headers.get("upgrade", "").lower() == "websocket":
+        # OpenAI's WebSocket shares its path with the create: here there is no such route (contract.md section 2).
+        status, headers = 404, {}
+    message = ROUTER_MESSAGES.get(status, "The request cannot be served.")
+    return answer(RespoolError(message, status=status, type=INVALID_REQUEST, headers=headers))
 
 
 def unexpected(error: BaseException, request_id: str) -> RespoolError:

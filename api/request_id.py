@@ -5,6 +5,7 @@ and the 500 of an unexpected error included). The SDKs show it as `_request_id`,
 2). The log line never holds a query, a header or a body.
 """
 
+import asyncio
 import logging
 import secrets
 import time
@@ -15,11 +16,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import answer, unexpected
 from streams import metrics
+from translator.protocol.errors import Overloaded
 
 log = logging.getLogger(__name__)
 
 LOGGED_PATH_CHARS: Final = 200
 """An id and a route fit; a longer path is somebody's experiment and must not fill the log."""
+
+STOPPING: Final = Overloaded(
+    "This server is stopping.", code="stopping", headers={"x-should-retry": "false"}
+)
+"""Not to be repeated by itself: what the request began may be running on elsewhere."""
 
 CLIENT_LEFT: Final = 499
 """In the log and the counters only: the client left before there was an answer (nginx's number)."""
@@ -51,6 +58,12 @@ class RequestId:
             await self._app(scope, receive, stamped)
         except ClientDisconnect:
             pass  # nobody is left to be answered
+        except asyncio.CancelledError:
+            # The process ends and the server waits no longer. Streams are cut, which tells their clients to resume;
+            # who has seen nothing yet is told what happened. This task has nothing else left to do.
+            log.warning("%s: cut, the process is stopping", request_id)
+            if not answered:
+                await answer(STOPPING)(scope, receive, stamped)
         except Exception as error:  # noqa: BLE001 - every request gets an answer
             refusal = unexpected(error, request_id)
             # Once the headers are out nothing can be said any more: the server cuts the connection, and the client
