@@ -1,0 +1,230 @@
+"""One attempt at a round: the lease on it, and the entries that this process appends under it.
+
+In: entries in the order in which they became true (`add`). Out: fenced, numbered appends to the
+input log, one in flight at a time; what comes meanwhile goes with the next (no timer holds a frame
+back, and batches grow only under load). Acknowledged entries are handed over to the translator, if
+it lives in this process. Called by `ingest.run`; everything here happens in callbacks, no task is
+woken for a frame.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final
+
+from streams import metrics
+from streams.scripts.refused import Reason, Refused
+from streams.scripts.rounds import (
+    LOST_DATA,
+    AppendResult,
+    Claim,
+    Wanted,
+    append,
+    heartbeat_round,
+    lost,
+)
+from streams.store import Store
+from translator.protocol.entries import Entry, Kind, RoundEnd
+from translator.protocol.errors import StoreError
+from translator.protocol.json import dumps
+
+log = logging.getLogger(__name__)
+
+APPEND_ENTRIES: Final = 256
+"""What one script call appends at most: it holds the server for a millisecond or two, and the
+translator's fold of it holds this event loop for less than five."""
+
+APPEND_BYTES: Final = 1024 * 1024
+"""The same in bytes; a single larger frame goes alone."""
+
+PENDING_BYTES: Final = 2 * 1024 * 1024
+"""Past this the upstream is not read on until the log has caught up: memory stays bounded and the
+upstream feels it."""
+
+
+class Stop(StrEnum):
+    """Why an attempt is over before its upstream is."""
+
+    CANCELLED = "cancelled"  # the log has a cancel: the round may still be ended in it
+    TOO_LARGE = "too_large"  # the log is full: the round may still be ended in it
+    DONE = "done"
+    GONE = "gone"
+    FENCED = "fenced"
+    STORE = "store"
+
+
+_BY_REASON: Final = {
+    Reason.DONE: Stop.DONE,
+    Reason.MISSING: Stop.GONE,
+    Reason.FENCED: Stop.FENCED,
+    Reason.TOO_LARGE: Stop.TOO_LARGE,
+}
+
+MAY_END: Final = frozenset({Stop.CANCELLED, Stop.TOO_LARGE})
+
+
+class Attempt:
+    """Numbers and appends the entries of one attempt, and keeps its lease."""
+
+    def __init__(
+        self,
+        store: Store,
+        rid: str,
+        claim: Claim,
+        *,
+        lease_ms: int,
+        max_in_bytes: int,
+        on_stop: Callable[[Stop], None],
+    ) -> None:
+        self._store = store
+        self._rid = rid
+        self._claim = claim
+        self._lease_ms = lease_ms
+        self._max_in_bytes = max_in_bytes
+        self._on_stop = on_stop
+        self._loop = asyncio.get_running_loop()
+        self._pending: deque[tuple[str, bytes]] = deque()  # not yet given to the writer
+        self._pending_bytes = 0  # of those and of the ones in flight
+        self._flying: list[tuple[str, bytes]] = []  # given to the writer, not yet acknowledged
+        self._beating = False  # a heartbeat is in flight
+        self._last = 0  # number of the last acknowledged entry of this attempt
+        self._ended = False  # set with the entry that ends the round: nothing follows it
+        self._room = asyncio.Event()  # cleared while too much waits
+        self._room.set()
+        self._settled = asyncio.Event()  # cleared while anything waits
+        self._settled.set()
+        self.stopped: Stop | None = None
+        self.heard_at = self._loop.time()  # when the log last answered
+
+    def add(self, entries: list[tuple[str, bytes]]) -> None:
+        """Append these, as soon as what is in flight has returned."""
+        if self._ended or (self.stopped and self.stopped not in MAY_END):
+            return
+        self._pending.extend(entries)
+        self._pending_bytes += sum(len(data) for _, data in entries)
+        if self._pending_bytes > PENDING_BYTES:
+            self._room.clear()
+        self._settled.clear()
+        self._flush()
+
+    def end(self, end: RoundEnd) -> None:
+        """Append how the round ended: the last entry of this attempt, later calls do nothing."""
+        self.add([(Kind.ROUND_END, dumps(end))])
+        self._ended = True
+
+    async def lose(self) -> None:
+        """Let go of the lease and mark the round as lost, so that the fold may open it again.
+
+        A sweeper would do it a lease later; where the log refuses, one will.
+        """
+        await self.settled()
+        self._ended = True
+        if self.stopped:
+            return
+        keys, rid, claim, writer = self._store.keys, self._rid, self._claim, self._store.writer
+        try:
+            await writer.do(heartbeat_round(keys, rid, fence=claim.fence, lease_ms=0))
+            end = await writer.do(lost(keys, rid, token=secrets.token_hex(8)))
+        except StoreError as error:
+            log.info("A round was left to the sweeper: %s", error.message)
+            return
+        entry = Entry(end.n, Kind.ROUND_END, end.t, LOST_DATA, claim.round, claim.attempt)
+        self._store.handover.publish_input(rid, [entry])
+
+    def beat(self, now: float, every_s: float) -> None:
+        """Keep the lease through silence, and hear whether the response goes on."""
+        waits = self._flying or self._beating or self._ended or self.stopped
+        if waits or now - self.heard_at < every_s:
+            return
+        self._beating = True
+        fence, lease_ms = self._claim.fence, self._lease_ms
+        call = heartbeat_round(self._store.keys, self._rid, fence=fence, lease_ms=lease_ms)
+        self._store.writer.submit(call, self._beaten)
+
+    @property
+    def full(self) -> bool:
+        """Whether too much waits for the log: then await `room` before adding more."""
+        return not self._room.is_set()
+
+    async def room(self) -> None:
+        """Return once there is room for more entries, or none are wanted any more."""
+        await self._room.wait()
+
+    async def settled(self) -> None:
+        """Return once everything is acknowledged, or given up."""
+        await self._settled.wait()
+
+    def _flush(self) -> None:
+        if self._flying or not self._pending:
+            return
+        size = 0
+        while self._pending and len(self._flying) < APPEND_ENTRIES:
+            size += len(self._pending[0][1])
+            if self._flying and size > APPEND_BYTES:
+                break
+            self._flying.append(self._pending.popleft())
+        call = append(
+            self._store.keys,
+            self._rid,
+            fence=self._claim.fence,
+            first_frame_no=self._last + 1,
+            items=self._flying,
+            lease_ms=self._lease_ms,
+            max_in_bytes=self._max_in_bytes,
+        )
+        self._store.writer.submit(call, self._acknowledged)
+
+    def _acknowledged(self, reply: AppendResult | Exception) -> None:
+        flown, self._flying = self._flying, []
+        self._pending_bytes -= sum(len(data) for _, data in flown)
+        if isinstance(reply, Exception):
+            self._refused(reply)
+            return
+        self.heard_at = self._loop.time()
+        self._last += len(flown)
+        self._store.handover.publish_input(self._rid, reply.entries(self._claim, flown))
+        if reply.cancelled or reply.done:
+            self._stop(Stop.DONE if reply.done else Stop.CANCELLED)
+        self._flush()
+        self._wake()
+
+    def _beaten(self, reply: Wanted | Exception) -> None:
+        self._beating = False
+        if isinstance(reply, Exception):
+            self._refused(reply)
+            return
+        self.heard_at = self._loop.time()
+        if reply.cancelled or reply.done:
+            self._stop(Stop.DONE if reply.done else Stop.CANCELLED)
+
+    def _refused(self, error: Exception) -> None:
+        reason = _BY_REASON.get(error.reason) if isinstance(error, Refused) else Stop.STORE
+        if reason is Stop.TOO_LARGE:
+            self._drop_pending()
+            self._ended = False  # an end in the refused batch is to be said again, alone
+        # else GAP or CONFLICT: the log is not the one that this attempt wrote
+        self._stop(reason or Stop.FENCED)
+        self._wake()
+
+    def _drop_pending(self) -> None:
+        self._pending_bytes -= sum(len(data) for _, data in self._pending)
+        self._pending.clear()
+
+    def _stop(self, reason: Stop) -> None:
+        if self.stopped is not None and reason in MAY_END:
+            return
+        self.stopped = reason
+        if reason not in MAY_END:
+            self._drop_pending()
+        metrics.count("rounds_stopped_total", reason=reason)
+        self._wake()
+        self._on_stop(reason)
+
+    def _wake(self) -> None:
+        if self._pending_bytes <= PENDING_BYTES // 2 or self.stopped:
+            self._room.set()
+        if not self._flying and not self._pending:
+            self._settled.set()

@@ -1,0 +1,96 @@
+"""The ingest role of a process: takes open rounds, a bounded number at a time, and ends in order.
+
+In: hints "this response has an open round" (a queue, or directly from a create or a commit in the
+same process). Out: a `Round` each. Called by `respool.serve`, which runs `run` until it ends the
+process, then awaits `drain`.
+"""
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Final, Self
+
+from ingest.run import Resolve, Round, RoundLimits
+from ingest.upstream import UpstreamClient
+from streams import metrics
+from streams.store import Store
+
+MAX_OPEN: Final = 1_000
+"""Rounds at once: each is a socket and at most a few MB; past this, hints wait for others."""
+
+LOSE_S: Final = 2.0
+"""What the rounds that a drain cuts off may take to say so in their logs."""
+
+
+class Ingest:
+    """Runs rounds. Use as a context manager; `run` takes work until cancelled."""
+
+    def __init__(
+        self,
+        store: Store,
+        resolve: Resolve,
+        limits: RoundLimits,
+        *,
+        max_open: int = MAX_OPEN,
+    ) -> None:
+        self._store = store
+        self._resolve = resolve
+        self._limits = limits
+        self._max_open = max_open
+        self._client = UpstreamClient()
+        self._stack = AsyncExitStack()
+        self._rounds: dict[asyncio.Task[None], Round] = {}
+        self._by_rid: Counter[str] = Counter()  # a next round may begin while the last one lingers
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self._client)
+        self._store.work.register("rounds", self.take)
+        metrics.gauge("rounds_open", lambda: len(self._rounds))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._store.work.unregister("rounds")
+        for task in self._rounds:
+            task.cancel()
+        await asyncio.gather(*self._rounds, return_exceptions=True)
+        await self._stack.aclose()
+
+    async def run(self) -> None:
+        """Take hints from the queue; returns only by cancellation."""
+        await self._store.work.take("rounds")
+
+    def take(self, rid: str) -> bool:
+        """Start the open round of a response; False while there is no room."""
+        if len(self._rounds) >= self._max_open:
+            return False
+        self._by_rid[rid] += 1
+        self._store.handover.begin_ingesting(rid)
+        carried = Round(self._store, self._client, self._resolve, self._limits, rid)
+        task = asyncio.get_running_loop().create_task(carried.run())
+        self._rounds[task] = carried
+        task.add_done_callback(self._over)
+        return True
+
+    async def drain(self, within_s: float) -> None:
+        """Take nothing new and let the own rounds end; those that do not are marked as lost."""
+        self._store.work.unregister("rounds")
+        if self._rounds:
+            await asyncio.wait(self._rounds, timeout=within_s)
+        for carried in self._rounds.values():
+            carried.lose()
+        if self._rounds:
+            await asyncio.wait(self._rounds, timeout=LOSE_S)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        rid = self._rounds.pop(task).rid
+        self._by_rid[rid] -= 1
+        if not self._by_rid[rid]:
+            del self._by_rid[rid]
+            self._store.handover.end_ingesting(rid)
+        self._store.work.room("rounds")

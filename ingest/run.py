@@ -1,0 +1,215 @@
+"""One round, from its claim to its end in the log (step 2 of the data's way).
+
+In: the id of a response whose round is open. Out: `opened`, the upstream's blocks as `frame`
+entries, and one `round_end` on every way out but two: the log says that this attempt is no longer
+wanted, or this process dies (then the sweeper writes it). Called by `ingest.role`, as one task a
+round; a chunk of the upstream is cut and appended without waiting for anything.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ingest.attempt import Attempt, Stop
+from ingest.job import Job, find
+from ingest.refusal import RoundError, failed, misspoken, timed_out
+from ingest.upstream import UpstreamClient
+from streams import metrics
+from streams.scripts.refused import Refused
+from streams.scripts.rounds import claim_round
+from streams.store import Store
+from translator.protocol.entries import Kind, RoundEnd
+from translator.protocol.errors import LimitPassed, StoreError
+from translator.protocol.sse import Blocks, is_end
+from translator.protocol.upstream import Upstream
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_S: Final = 0.5
+"""How long an attempt hears nothing from its log: a cancel closes the upstream within a second."""
+
+LEASE_BEATS: Final = 3
+"""Heartbeats a lease: one or two may be late without another process taking over."""
+
+TICK_S: Final = 0.05
+"""Between two looks while a heartbeat is under way."""
+
+OPENED: Final = b'{"status":200}'
+
+Resolve = Callable[[str], Upstream | None]
+"""Who an upstream is now, by the id that the request entry names."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundLimits:
+    """What bounds a round."""
+
+    lease_ms: int
+    idle_timeout_s: float
+    """Silence of the upstream, before its first byte as well as between two."""
+    total_timeout_s: float
+    """From the request to the end."""
+    max_in_bytes: int
+    """What the input log of one response may hold."""
+
+    @property
+    def beat_s(self) -> float:
+        """How often the log is heard at least."""
+        return min(self.lease_ms / 1000 / LEASE_BEATS, HEARTBEAT_S)
+
+
+class Round:
+    """One attempt at the open round of a response: `run` once, `lose` from outside."""
+
+    def __init__(
+        self, store: Store, client: UpstreamClient, resolve: Resolve, limits: RoundLimits, rid: str
+    ) -> None:
+        self._store = store
+        self._client = client
+        self._resolve = resolve
+        self._limits = limits
+        self.rid = rid
+        self._loop = asyncio.get_running_loop()
+        self._streaming: asyncio.Timeout | None = None  # while the upstream is open
+        self._end: RoundEnd | None = None  # set by whoever ends the round before its upstream does
+        self._heard_at = self._started_at = self._loop.time()  # the upstream's last byte
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def run(self) -> None:
+        """Claim the round and see it through. Raises nothing but cancellation."""
+        try:
+            job = await find(self._store, self.rid)
+            attempt = None if job is None else await self._claim(job)
+        except Refused as refusal:
+            metrics.count("claims_refused_total", reason=refusal.reason)
+        except StoreError as error:
+            log.warning("A round was not claimed: %s", error.message)
+        else:
+            if job is None or attempt is None:
+                metrics.count("claims_refused_total", reason="not open")
+            else:
+                await self._carry(job, attempt)
+
+    def lose(self) -> None:
+        """Close the upstream and leave the round to another process (the end of a drain)."""
+        self._finish({"how": "lost"})
+
+    async def _claim(self, job: Job) -> Attempt:
+        store, limits = self._store, self._limits
+        token = secrets.token_hex(8)
+        claim = await store.writer.do(
+            claim_round(store.keys, job.rid, round=job.round, token=token, lease_ms=limits.lease_ms)
+        )
+        store.handover.publish_input(job.rid, [claim.entry])
+        metrics.count("rounds_started_total")
+        return Attempt(
+            store,
+            job.rid,
+            claim,
+            lease_ms=limits.lease_ms,
+            max_in_bytes=limits.max_in_bytes,
+            on_stop=self._stopped,
+        )
+
+    async def _carry(self, job: Job, attempt: Attempt) -> None:
+        """Stream, then say in the log how the round ended."""
+        self._watch(attempt)
+        try:
+            end = await self._streamed(job, attempt)
+            metrics.count("rounds_ended_total", how=end["how"])
+            if end["how"] == "lost":
+                await attempt.lose()
+                return
+            attempt.end(end)
+            await attempt.settled()
+            if attempt.stopped is Stop.TOO_LARGE:  # the refused batch took the end with it
+                attempt.end(self._end or full())
+                await attempt.settled()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    async def _streamed(self, job: Job, attempt: Attempt) -> RoundEnd:
+        try:
+            async with asyncio.timeout(None) as self._streaming:
+                return await self._stream(job, attempt)
+        except TimeoutError:
+            return self._end or failed("reset", "The round was ended.")
+        except RoundError as error:
+            return error.end
+        except LimitPassed as error:
+            return misspoken("too_large", error.message)
+        except Exception:
+            log.exception("A round failed by a fault of the gateway")
+            return failed("reset", "The gateway could not go on with the upstream's answer.")
+        finally:
+            self._streaming = None
+
+    async def _stream(self, job: Job, attempt: Attempt) -> RoundEnd:
+        if self._end is not None:  # a drain was faster than the claim
+            return self._end
+        upstream = self._resolve(job.upstream_id)
+        if upstream is None:
+            return failed("refused", "The upstream of this response is no longer there.")
+        self._started_at = self._heard_at = self._loop.time()
+        async with self._client.open(upstream, job.api, job.body) as answer:
+            attempt.add([(Kind.OPENED, OPENED)])
+            blocks = Blocks()
+            while chunk := await answer.read():
+                self._heard_at = self._loop.time()
+                metrics.count("upstream_bytes_total", len(chunk))
+                if self._append(attempt, blocks.feed(chunk)):
+                    attempt.end({"how": "ok"})
+                    await answer.linger()
+                    return {"how": "ok"}
+                if attempt.full:
+                    await attempt.room()
+            rest = blocks.flush()
+            ended = self._append(attempt, rest) or (bool(rest) and rest[0].lstrip()[:1] == b"{")
+            return {"how": "ok"} if ended else {"how": "eof"}
+
+    def _append(self, attempt: Attempt, blocks: list[bytes]) -> bool:
+        """Append blocks up to the one that ends the stream; whether there was one."""
+        entries: list[tuple[str, bytes]] = []
+        ended = False
+        for block in blocks:
+            entries.append((Kind.FRAME, block))
+            if is_end(block):
+                ended = True
+                break
+        if entries:
+            metrics.count("upstream_frames_total", len(entries))
+            attempt.add(entries)
+        return ended
+
+    # ---- what ends a round from outside, all of it in callbacks -----------------------------------
+
+    def _stopped(self, reason: Stop) -> None:
+        self._finish(full() if reason is Stop.TOO_LARGE else {"how": "reset"})
+
+    def _finish(self, end: RoundEnd) -> None:
+        if self._end is None:
+            self._end = end
+        if self._streaming is not None and not self._streaming.expired():
+            self._streaming.reschedule(self._loop.time())
+
+    def _watch(self, attempt: Attempt) -> None:
+        """The one timer of a round: its lease, and the patience with its upstream."""
+        now, limits = self._loop.time(), self._limits
+        attempt.beat(now, limits.beat_s)
+        if attempt.full:
+            self._heard_at = now  # it is we who are not listening
+        if now - self._heard_at > limits.idle_timeout_s:
+            self._finish(timed_out("The upstream was silent for too long."))
+        elif now - self._started_at > limits.total_timeout_s:
+            self._finish(timed_out("The upstream took too long."))
+        wait_s = attempt.heard_at + limits.beat_s - now
+        self._timer = self._loop.call_later(max(wait_s, TICK_S), self._watch, attempt)
+
+
+def full() -> RoundEnd:
+    """The end of a round whose response has reached its bound."""
+    return failed("too_large", "The response is larger than this gateway stores.")

@@ -1,0 +1,108 @@
+"""The sweeper: sees to it that every response reaches its end, whatever process died (invariant 7).
+
+In: the due set, in which every response stands that is not finished. Out: work offered again, dead
+attempts ended as lost, cancels for what is past its deadline or has lost its readers. Called by
+`workers.role`; any number may run, each takes other responses, and all that they do may be repeated.
+"""
+
+import asyncio
+import logging
+import secrets
+from typing import Final
+
+from streams import metrics
+from streams.logs import State
+from streams.scripts.refused import Refused
+from streams.scripts.responses import cancel
+from streams.scripts.rounds import LOST_DATA, lost
+from streams.store import Store
+from translator.protocol.entries import Entry, Kind
+from translator.protocol.errors import StoreError
+from workers.verdict import Action, judge
+
+log = logging.getLogger(__name__)
+
+TURN_S: Final = 0.25
+"""Between two looks at the due set: what a takeover may cost beyond the lease."""
+
+MISSING_GRACE_MS: Final = 30_000
+"""A response is entered before it is created: one that is not there may still be on its way."""
+
+MISSING_LOOK_MS: Final = 5_000
+"""How often such a one is looked at."""
+
+
+class Sweeper:
+    """One per process of the translate role."""
+
+    def __init__(self, store: Store, *, lease_ms: int) -> None:
+        self._store = store
+        self._lease_ms = lease_ms
+        self._missing: dict[str, int] = {}  # when a response was first not there; left by `_gone`
+
+    async def run(self) -> None:
+        """Sweep until cancelled; trouble with the store ends a turn, never the sweeper."""
+        while True:
+            try:
+                found = await self.turn()
+            except StoreError as error:
+                log.warning("The sweeper could not look: %s", error.message)
+                found = 0
+            if not found:
+                await asyncio.sleep(TURN_S)
+
+    async def turn(self) -> int:
+        """Look at what is due; how many there were."""
+        rids = await self._store.due.take()
+        if rids:
+            now = await self._store.logs.now()
+            async with asyncio.TaskGroup() as group:
+                for rid in rids:
+                    group.create_task(self._look(rid, now))
+        return len(rids)
+
+    async def _look(self, rid: str, now: int) -> None:
+        """Judge one response. What fails is looked at again when the due set gives it out again."""
+        metrics.count("sweeps_total")
+        try:
+            state = await self._store.logs.state(rid)
+            if state is None:
+                await self._gone(rid, now)
+                return
+            self._missing.pop(rid, None)
+            verdict = judge(state, now, self._lease_ms)
+            for action in verdict.actions:
+                metrics.count("sweep_actions_total", action=action)
+                await self._do(action, rid, state)
+            if verdict.next_at:
+                await self._store.due.move(rid, verdict.next_at)
+        except Refused as refusal:
+            log.debug("%s moved on by itself: %s", rid, refusal.reason)
+        except StoreError as error:
+            log.warning("%s could not be looked at: %s", rid, error.message)
+
+    async def _do(self, action: Action, rid: str, state: State) -> None:
+        store = self._store
+        match action:
+            case Action.DROP:
+                await store.due.drop(rid)
+            case Action.DEADLINE | Action.ABANDONED:
+                found = await store.writer.do(cancel(store.keys, rid, reason=action))
+                if found.entry is not None:
+                    store.handover.publish_input(rid, [found.entry])
+            case Action.LOST:
+                end = await store.writer.do(lost(store.keys, rid, token=secrets.token_hex(8)))
+                entry = Entry(end.n, Kind.ROUND_END, end.t, LOST_DATA, state.round, state.attempt)
+                store.handover.publish_input(rid, [entry])
+            case Action.OFFER_ROUND:
+                store.work.offer("rounds", rid)
+            case Action.OFFER_TRANSLATE:
+                store.work.offer("translate", rid)
+
+    async def _gone(self, rid: str, now: int) -> None:
+        since = self._missing.setdefault(rid, now)
+        if now - since < MISSING_GRACE_MS:
+            await self._store.due.move(rid, now + MISSING_LOOK_MS)
+            return
+        del self._missing[rid]
+        await self._store.due.drop(rid)

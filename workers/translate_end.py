@@ -1,0 +1,115 @@
+"""The end of a response whose fold cannot go on: `response.failed`, built from what is committed.
+
+When another version of the code, or a log that lost entries, does not continue the committed
+frames, they are never spliced with others: the response fails (design section 4.3). In: the
+committed frames and the request entry. Out: the frame, or frames, that end the stream. Pure, but
+for `committed_frames`; called by `workers.translate`.
+"""
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from streams.faults import LogLost
+from streams.logs import Logs
+from streams.scripts.refused import Refused
+from translator.protocol.entries import Entry, Kind, RequestEntry
+from translator.protocol.response import template
+from translator.protocol.sse import fields, frame
+
+log = logging.getLogger(__name__)
+
+MESSAGE: Final = "The response could not be continued after a fault of the gateway."
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The last frames of a response, and the digest over all its frames."""
+
+    first_seq: int
+    frames: list[bytes]
+    digest: str
+
+
+def ending(rid: str, committed: list[bytes], seq: int, first: list[Entry], created: int) -> Ending:
+    """The frames that follow `seq`.
+
+    `first` is what the input log begins with and `created` the time in its state: they stand in
+    for a response that has no frame yet.
+    """
+    payloads = [_payload(one) for one in committed]
+    response = _last_response(payloads)
+    frames: list[bytes] = []
+    if response is None:
+        response = _begun(rid, first, created)
+        if seq < 0:  # a stream begins with created, whatever comes then
+            frames.append(_lifecycle("response.created", 0, response))
+    failed = {
+        **response,
+        "status": "failed",
+        "output": [event["item"] for event in _done(payloads)],
+        "error": {"code": "server_error", "message": MESSAGE},
+        "completed_at": None,
+        "incomplete_details": None,
+    }
+    frames.append(_lifecycle("response.failed", seq + 1 + len(frames), failed))
+    digest = hashlib.blake2b(digest_size=16)
+    for one in committed + frames:
+        digest.update(one)
+    return Ending(seq + 1, frames, digest.hexdigest())
+
+
+async def committed_frames(logs: Logs, rid: str) -> list[bytes]:
+    """What the output log still holds; a hole ends it. Raises StoreError where the store is away."""
+    frames: list[bytes] = []
+    try:
+        while page := (await logs.read_output(rid, len(frames) - 1)).frames:
+            frames += [one.data for one in page]
+    except (LogLost, Refused):
+        pass  # what was read is all there is; the caller's commit finds out if the response is gone
+    return frames
+
+
+def _lifecycle(kind: str, seq: int, response: dict[str, Any]) -> bytes:
+    return frame(kind, {"type": kind, "sequence_number": seq, "response": response})
+
+
+def _payload(one: bytes) -> dict[str, Any]:
+    payload: dict[str, Any] = orjson.loads(fields(one.strip(b"\n"))[1])
+    return payload
+
+
+def _last_response(payloads: list[dict[str, Any]]) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = None
+    for payload in payloads:
+        found = payload.get("response", found)
+    return found
+
+
+def _done(payloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The items that the client has seen whole, in the order of the output."""
+    done = [payload for payload in payloads if payload["type"] == "response.output_item.done"]
+    return sorted(done, key=lambda payload: payload["output_index"])
+
+
+def _begun(rid: str, first: list[Entry], created: int) -> dict[str, Any]:
+    """The response as its request alone makes it; a request that cannot be read says nothing."""
+    request: RequestEntry = {
+        "version": 1,
+        "id": rid,
+        "tenant": "",
+        "request": {"model": ""},
+        "input": [],
+        "history": [],
+        "upstream": {},
+        "limits": {},
+    }
+    if first and first[0].kind == Kind.REQUEST:
+        try:
+            request = orjson.loads(first[0].data)
+        except ValueError:
+            log.warning("%s has no readable request", rid)
+    return {**template(request, created // 1000), "status": "in_progress"}

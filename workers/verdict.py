@@ -1,0 +1,80 @@
+"""What a response needs from outside, judged by its state alone.
+
+In: the state hash, the server's time, the length of a lease. Out: what the sweeper should do now, and
+when it should look again. Pure; called by `workers.sweep`.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from streams.logs import State
+
+FIRST_READER_MS: Final = 5_000
+"""How long an unstored response may be without a reader at its start: its create is on the way."""
+
+SOONEST_MS: Final = 100
+"""No response is looked at more often, whatever its state says."""
+
+
+class Action(StrEnum):
+    """One thing to do; the order of the members is the order of doing."""
+
+    DROP = "drop"
+    DEADLINE = "deadline"
+    ABANDONED = "abandoned"
+    LOST = "lost"
+    OFFER_ROUND = "offer_round"
+    OFFER_TRANSLATE = "offer_translate"
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What to do, and the moment of the next look (0 with DROP)."""
+
+    actions: list[Action] = field(default_factory=list)
+    next_at: int = 0
+
+
+def judge(state: State, now: int, lease_ms: int) -> Verdict:
+    """The verdict on a response that exists."""
+    if state.done:
+        return Verdict([Action.DROP])
+    verdict = Verdict()
+    looks = [now + lease_ms]  # whatever is offered now is taken within a lease, or offered again
+    _judge_life(state, now, lease_ms, verdict, looks)
+    _judge_round(state, now, verdict, looks)
+    if state.lease <= now:
+        verdict.actions.append(Action.OFFER_TRANSLATE)
+    else:
+        looks.append(state.lease)
+    verdict.next_at = max(min(looks), now + SOONEST_MS)
+    return verdict
+
+
+def _judge_life(state: State, now: int, lease_ms: int, verdict: Verdict, looks: list[int]) -> None:
+    """Whether it may go on: its deadline, and the readers of an unstored response."""
+    if state.cancelled:
+        return
+    if now >= state.deadline:
+        verdict.actions.append(Action.DEADLINE)
+        return
+    looks.append(state.deadline)
+    if state.store:
+        return
+    read_until = max(state.reader, state.created + max(lease_ms, FIRST_READER_MS))
+    if now >= read_until:
+        verdict.actions.append(Action.ABANDONED)
+    else:
+        looks.append(read_until)
+
+
+def _judge_round(state: State, now: int, verdict: Verdict, looks: list[int]) -> None:
+    """Whether somebody runs the round."""
+    if state.rstate == "running":
+        if state.ilease <= now:
+            verdict.actions.append(Action.LOST)
+        else:
+            looks.append(state.ilease)
+    elif state.rstate == "open" and not state.cancelled:
+        verdict.actions.append(Action.OFFER_ROUND)
