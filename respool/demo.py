@@ -51,20 +51,22 @@ def run(*, once: bool) -> int:
 
 
 async def _run(*, once: bool) -> int:
-    from respool.demo_page import Page  # noqa: PLC0415 - needs the client that `run` looked for
-
     main = asyncio.current_task()
     if main is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, main.cancel)
-    page = Page()
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="respool-demo-")))
         upstream = await stack.enter_async_context(serving())
         settings = {"RESPOOL_UPSTREAM_URL": upstream, "RESPOOL_LOG_LEVEL": "WARNING"}
-        port = PORT if port_is_free(PORT) else None
-        second = await stack.enter_async_context(Replica(folder, settings, port=port))
+        second = Replica(folder, settings, port=PORT if port_is_free(PORT) else None)
         first = Replica(folder, settings, roles=[Role.API])
-        await stack.enter_async_context(first)
+        for replica in (second, first):
+            stack.push_async_callback(replica.stop)
+            await replica.start()
+        from respool.demo_page import Page  # noqa: PLC0415 - takes a second, which they need anyway
+
+        await asyncio.gather(first.ready(), second.ready())
+        page = Page()
         page.opening(upstream, first, second)
         return await _show(page, first, second, once=once)
 

@@ -25,7 +25,6 @@ KINDS = {
     "incomplete": "bold yellow",
 }
 PREFIX = "response."
-WIDTH = 96
 
 
 class Page:
@@ -33,37 +32,40 @@ class Page:
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False, soft_wrap=True)
-        self._began = time.monotonic()
+        self._began: float | None = None  # the first event starts the clock
+
+    def _time(self) -> Text:
+        now = time.monotonic()
+        if self._began is None:
+            self._began = now
+        return Text(f"{now - self._began:6.2f}  ", style="dim")
 
     def opening(self, upstream: str, first: Replica, second: Replica) -> None:
         """Who is on the stage."""
         table = Table.grid(padding=(0, 2))
-        table.add_row("store", "embedded Valkey, append-only file, shared by both replicas")
-        table.add_row("upstream", f"scripted, ships with Respool: {upstream}")
+        table.add_row("store", "an embedded Valkey with an append-only file; both replicas use it")
+        table.add_row("upstream", f"a scripted model that ships with Respool, {upstream}")
         for name, replica, what in (
-            ("A", first, "answers clients, nothing else (--role api)"),
-            ("B", second, "all roles: api, ingest, translate, tools"),
+            ("A", first, "answers clients and owns nothing (--role api)"),
+            ("B", second, "has every role: it also holds the connection to the upstream"),
         ):
-            style = STYLES[name]
+            whose = Text(f"pid {replica.pid}, {replica.url}", style="bold")
             table.add_row(
-                Text(f"replica {name}", style=style),
-                Text(f"pid {replica.pid}", style="bold") + Text(f"  {replica.url}  {what}"),
+                Text(f"replica {name}", style=STYLES[name]), whose + Text(f"\n{what}", style="dim")
             )
         title = f"Respool {__version__}: a stream that survives"
-        self._console.print(Panel(table, title=title, title_align="left", width=WIDTH))
-        self.said(
-            "The official openai client asks replica A to stream; the model calls a custom tool."
-        )
-        self._console.print(Text("\n   t/s  from   seq  event", style="dim"))
-        self._began = time.monotonic()
+        self._console.print(Panel(table, title=title, title_align="left", padding=(1, 2)))
+        self.said("The official openai client asks replica A for a stream.")
+        self.said("The model calls a custom tool. Every number below is a sequence_number.\n")
+        self.said(f"{'t/s':>6}  from   seq  event (each begins with {PREFIX!r})", "dim")
 
     def event(self, name: str, event: ResponseStreamEvent) -> None:
         """One event that came from a replica."""
         kind = event.type.removeprefix(PREFIX)
-        line = Text(f"{time.monotonic() - self._began:6.2f}  ", style="dim")
+        line = self._time()
         line.append(f"{name:>4} ", style=STYLES[name])
         line.append(f"{event.sequence_number:>5}  ", style="cyan")
-        line.append(f"{kind:<32}", style=KINDS.get(kind.rpartition(".")[2], "dim"))
+        line.append(f"{kind:<31} ", style=KINDS.get(kind.rpartition(".")[2], "dim"))
         line.append(_detail(event))
         self._console.print(line)
 
@@ -73,8 +75,7 @@ class Page:
 
     def happened(self, text: str, style: str = "bold yellow") -> None:
         """What was done to the stream, between two events."""
-        self._console.print(Text(f"{time.monotonic() - self._began:6.2f}  ", style="dim"), end="")
-        self._console.print(Text(text, style=style))
+        self._console.print(self._time() + Text(text, style=style))
 
     def verdict(self, first: Half, second: Half, whole: Half) -> bool:
         """Whether the halves are the whole, shown in numbers."""
@@ -130,8 +131,8 @@ def _detail(event: ResponseStreamEvent) -> str:
     item = getattr(event, "item", None)
     if item is not None:
         name = getattr(item, "name", "")
-        return " ".join(part for part in (item.type, name, str(item.id)[:12]) if part)
+        return " ".join(part for part in (item.type, name, f"{str(item.id)[:12]}…") if part)
     response = getattr(event, "response", None)
     if response is not None:
-        return f"{response.id[:13]}…  {response.status}"
+        return f"{response.id}  {response.status}"
     return ""

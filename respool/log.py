@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 # Shorter ones would blank out half of every line; a key of fewer letters protects nothing anyway.
 SHORTEST_SECRET = 6
-QUIET = ("asyncio", "aiohttp", "uvicorn.access", "urllib3", "httpx")
+QUIET = ("asyncio", "aiohttp", "uvicorn.access", "uvicorn.error", "urllib3", "httpx")
 
 
 class OneLine(logging.Formatter):

@@ -130,7 +130,9 @@ class Replica:
         return await self._running().wait()
 
     async def stop(self) -> int:
-        """Ask it to end (SIGTERM) and wait; the exit status."""
+        """Ask it to end (SIGTERM) and wait; the exit status. One that never started has none: 0."""
+        if self._process is None:
+            return 0
         if self.status is None:
             self._running().terminate()
             try:
