@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeGuard
 
 from translator.protocol.entries import RequestEntry
-from translator.protocol.tools import is_gateway_type, shown
+from translator.protocol.tools import is_gateway_type, shown, shown_choice
 
 ECHOED: Final[Mapping[str, Any]] = {
     "instructions": None,
@@ -16,7 +16,6 @@ ECHOED: Final[Mapping[str, Any]] = {
     "max_tool_calls": None,
     "safety_identifier": None,
     "prompt_cache_key": None,
-    "tool_choice": "auto",
     "temperature": 1,
     "top_p": 1,
     "presence_penalty": 0,
@@ -60,6 +59,7 @@ def template(entry: RequestEntry, created_at: int) -> dict[str, Any]:
         "output": [],
         "usage": None,
         **echoed,
+        "tool_choice": shown_choice(sent.get("tool_choice", "auto")),
         "tools": [shown(tool) for tool in sent.get("tools", ())],
         "parallel_tool_calls": parallel_calls(sent, entry),
         "reasoning": {"effort": None, "summary": None, **sent.get("reasoning", {})},

@@ -214,3 +214,10 @@ def shown(tool: dict[str, Any]) -> dict[str, Any]:
     if tool["type"] != "function":
         return without_secrets(tool)
     return tool | {key: tool.get(key) for key in FUNCTION_KEYS}
+
+
+def shown_choice(choice: str | dict[str, Any]) -> str | dict[str, Any]:
+    """A tool choice as responses show it: as the client sent it, with the mode that holds."""
+    if isinstance(choice, dict) and choice["type"] == "allowed_tools":
+        return choice | {"mode": choice.get("mode") or "auto"}
+    return choice

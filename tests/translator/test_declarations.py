@@ -1,0 +1,119 @@
+"""Declared tools are refused where nobody can run them, and found wherever they are declared."""
+
+import pytest
+
+from tests.translator.bodies import GRAMMAR, additional, check, custom, function, namespace, request
+from translator.declarations import declared
+from translator.protocol.errors import RequestError
+
+
+def refusal(history=(), formats="reject", **fields):
+    with pytest.raises(RequestError) as caught:
+        check(request(**fields), history, formats)
+    return caught.value
+
+
+def test_declarations_come_in_order_out_of_their_namespaces():
+    made = request(
+        tools=[function("a"), namespace("n", function("b"), custom("c"))],
+        input=[{"role": "user", "content": "x"}, additional(custom("d"))],
+    )
+    found = [(one.at, *one.key) for one in declared(made.body, made.input)]
+    assert found == [
+        ("tools[0]", None, "a"),
+        ("tools[1].tools[0]", "n", "b"),
+        ("tools[1].tools[1]", "n", "c"),
+        ("input[1].tools[0]", None, "d"),
+    ]
+
+
+@pytest.mark.parametrize("syntax", ["lark", "regex"])
+@pytest.mark.parametrize(
+    ("place", "fields"),
+    [
+        ("tools[0].format", lambda tool: {"tools": [tool]}),
+        ("tools[0].tools[0].format", lambda tool: {"tools": [namespace("n", tool)]}),
+        ("input[0].tools[0].format", lambda tool: {"input": [additional(tool)]}),
+        (
+            "input[0].tools[0].tools[1].format",
+            lambda tool: {"input": [additional(namespace("n", function("f"), tool))]},
+        ),
+    ],
+)
+def test_a_grammar_is_refused_wherever_it_is_declared(syntax, place, fields):
+    tool = custom("exec", format={**GRAMMAR, "syntax": syntax})
+    for formats in ("reject", "validate"):
+        error = refusal(formats=formats, **fields(tool))
+        assert error.param == place
+        assert "exec" in error.message
+    assert syntax in error.message
+
+
+def test_a_grammar_of_an_earlier_turn_is_refused_by_an_upstream_that_cannot_enforce_it():
+    history = [additional(custom("exec", format=GRAMMAR))]
+    assert refusal(history).param == "previous_response_id[0].tools[0].format"
+
+
+@pytest.mark.parametrize("format", [None, {"type": "text"}])
+def test_plain_text_is_no_format_to_enforce(format):
+    check(request(tools=[custom("exec", format=format)]))
+
+
+@pytest.mark.parametrize(
+    "kind", ["file_search", "code_interpreter", "computer_use_preview", "shell", "tool_search"]
+)
+def test_hosted_tools_are_refused_by_name(kind):
+    error = refusal(tools=[function("a"), {"type": kind}])
+    assert error.param == "tools"
+    assert kind in error.message
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [{"type": "web_search"}, {"type": "mcp", "server_label": "a", "authorization": "s3cret"}],
+)
+def test_gateway_tools_are_refused_until_they_are_built(tool):
+    for fields in ({"tools": [tool]}, {"input": [additional(tool)]}):
+        error = refusal(**fields)
+        assert error.param == "tools"
+        assert "yet" in error.message
+        assert "s3cret" not in error.message
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (function("exec"), custom("exec")),
+        (function("exec"), function("exec", description="another")),
+        (custom("exec"), custom("exec", description="another")),
+        (namespace("n", function("a")), namespace("n", custom("a"))),
+        ({"type": "web_search_preview"}, function("web_search")),
+        (custom("web_search"), {"type": "web_search"}),
+    ],
+)
+def test_two_tools_under_one_name_are_refused(one, other):
+    for fields in ({"tools": [one, other]}, {"tools": [one], "input": [additional(other)]}):
+        error = refusal(**fields)
+        assert error.param == "tools"
+        assert "Two different tools" in error.message
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (function("exec"), function("exec", description=None)),
+        (custom("exec"), custom("exec", format={"type": "text"})),
+        (namespace("n", custom("exec")), namespace("m", function("exec"))),
+        (function("exec"), namespace("m", custom("exec"))),
+    ],
+)
+def test_one_definition_twice_is_one_tool_and_namespaces_keep_tools_apart(one, other):
+    check(request(tools=[one], input=[additional(other)]))
+
+
+def test_a_search_declared_twice_is_only_refused_as_not_built():
+    assert "yet" in refusal(tools=[{"type": "web_search"}, {"type": "web_search_preview"}]).message
+
+
+def test_an_earlier_turn_may_have_declared_another_tool_of_that_name():
+    check(request(tools=[custom("exec")]), [additional(function("exec"))])

@@ -1,0 +1,230 @@
+"""Calls and outputs belong together, and the upstream gets them in a form that it takes."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.translator.bodies import (
+    additional,
+    call,
+    check,
+    custom,
+    custom_call,
+    custom_output,
+    function,
+    namespace,
+    output,
+    request,
+    sent_up,
+    user,
+)
+from translator.protocol.errors import RequestError
+
+
+def refusal(items, history=()):
+    with pytest.raises(RequestError) as caught:
+        check(request(input=items), history)
+    return caught.value
+
+
+def up(*items, history=(), **fields):
+    """The items that go up, without the ids that we derived."""
+    return [
+        {key: value for key, value in item.items() if key != "id" or len(value) < 20}
+        for item in sent_up(history, input=list(items), **fields)["input"]
+    ]
+
+
+def test_a_custom_call_and_its_output_go_up_as_a_function_call_and_its_output():
+    assert up(
+        custom_call("k1", text='echo "a"\n', id="ctc_1", status="completed"),
+        custom_output("k1", "a"),
+    ) == [
+        {
+            "type": "function_call",
+            "id": "fc_1",
+            "call_id": "k1",
+            "name": "exec",
+            "status": "completed",
+            "arguments": '{"input":"echo \\"a\\"\\n"}',
+        },
+        {"type": "function_call_output", "call_id": "k1", "output": "a"},
+    ]
+
+
+def test_a_call_of_an_earlier_turn_is_answered_in_this_one():
+    history = [user(), custom_call("k1", id="ctc_1", status="completed")]
+    assert [item["type"] for item in up(custom_output("k1"), history=history)] == [
+        "message",
+        "function_call",
+        "function_call_output",
+    ]
+
+
+@pytest.mark.parametrize("made", [call, custom_call])
+def test_an_output_without_a_call_is_refused(made):
+    for items in ([output("nope")], [custom_output("nope")], [custom_output("nope"), made("nope")]):
+        error = refusal(items)
+        assert error.param == "input"
+        assert "nope" in error.message
+
+
+@pytest.mark.parametrize("made", [call, custom_call])
+def test_a_call_without_an_output_is_refused(made):
+    assert "k7" in refusal([made("k7"), user()]).message
+    error = refusal([user()], [made("k7", status="completed")])
+    assert error.param == "input"
+    assert "k7" in error.message
+
+
+@pytest.mark.parametrize("made", [call, custom_call])
+def test_a_call_that_was_cut_off_does_not_spoil_the_chain(made):
+    history = [user(), call("k1"), made("k2", status="incomplete")]
+    kept = up(output("k1"), user("next"), history=history)
+    assert [item.get("call_id") for item in kept] == [None, "k1", "k1", None]
+
+
+def test_a_call_that_was_cut_off_is_kept_if_the_client_answered_it():
+    assert len(up(output("k2"), history=[call("k2", status="incomplete")])) == 2
+
+
+def test_a_call_id_may_come_again_in_a_later_turn():
+    turn = [call("c:0"), output("c:0")]
+    assert len(up(*turn, *turn)) == 4
+    assert "c:0" in refusal([*turn, call("c:0")]).message
+
+
+def test_a_second_output_of_one_call_changes_nothing():
+    assert len(up(call("a"), output("a"), output("a"), call("b"), output("b"))) == 5
+
+
+def test_an_item_may_be_meant_by_its_id_if_the_chain_brings_it_in():
+    reference = {"type": "item_reference", "id": "msg_1"}
+    assert up(reference, history=[user() | {"id": "msg_1"}]) == [user() | {"id": "msg_1"}]
+    history = [user()]
+    assert refusal([user(), reference], history).param == "input[1].id"
+
+
+def test_foreign_ids_stay_and_empty_ones_are_ours():
+    first, second, third = sent_up(
+        input=[
+            user() | {"id": "m-1"},
+            custom_call("k", id=""),
+            custom_output("k") | {"id": "ctco_1"},
+        ]
+    )["input"]
+    assert first["id"] == "m-1"
+    assert second["id"].startswith("fc_")
+    assert third["id"] == "ctco_1"
+
+
+def test_empty_ids_of_the_history_are_left_out():
+    history = [call("k", id="", status=None), output("k") | {"id": None}]
+    assert all("id" not in item and "status" not in item for item in up(history=history))
+
+
+def test_outputs_may_be_texts_images_and_files():
+    parts = [
+        {"type": "input_text", "text": "done"},
+        {"type": "input_image", "image_url": "data:image/png;base64,QQ=="},
+        {"type": "input_image", "file_id": "f", "detail": "low"},
+        {"type": "input_file", "file_data": "x", "filename": "a.txt"},
+    ]
+    sent = up(custom_call("k"), custom_output("k", parts))[1]["output"]
+    assert sent == [parts[0], parts[1] | {"detail": "auto"}, *parts[2:]]
+
+
+def test_images_of_messages_get_a_detail():
+    image = {"type": "input_image", "image_url": "https://example.test/a.png", "detail": None}
+    assert up(user([image]))[0]["content"] == [image | {"detail": "auto"}]
+
+
+def test_an_assistants_message_goes_up_in_the_form_that_is_read_whole():
+    parts = [
+        {"type": "output_text", "text": "Hel", "annotations": [{}], "logprobs": [5]},
+        {"type": "output_text", "text": "lo"},
+        {"type": "refusal", "refusal": "!"},
+    ]
+    message = {"type": "message", "role": "assistant", "id": "msg_1", "phase": "commentary"}
+    part = {"type": "output_text", "text": "Hello!", "annotations": []}
+    whole = message | {"status": "completed", "content": [part]}
+    assert up(message | {"content": parts}) == [whole]
+    assert up(message | {"content": "Hello!"}) == [whole]
+    assert up(history=[message | {"content": "Hello!", "status": "incomplete"}]) == [
+        whole | {"status": "incomplete"}
+    ]
+    odd = message | {"content": [{"type": "output_audio", "data": "x"}]}
+    assert up(odd) == [odd]
+
+
+def test_reasoning_goes_up_without_what_is_opaque():
+    thought = [{"type": "reasoning_text", "text": "hm"}]
+    opaque = {"type": "reasoning", "id": "rs_1", "encrypted_content": "blob", "content": None}
+    assert up(
+        opaque | {"content": thought, "status": "completed"},
+        opaque | {"summary": [{"type": "summary_text", "text": "in short"}]},
+        opaque | {"summary": []},
+        opaque | {"content": [{"type": "reasoning_text", "text": ""}]},
+    ) == [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "content": thought},
+        {
+            "type": "reasoning",
+            "id": "rs_1",
+            "summary": [{"type": "summary_text", "text": "in short"}],
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["compaction", "mcp_list_tools", "mcp_call", "web_search_call", "code_interpreter_call"],
+)
+def test_items_that_an_upstream_refuses_are_left_out(kind):
+    assert up({"type": kind, "id": "x"}, user()) == [
+        user([{"type": "input_text", "text": "go on"}])
+    ]
+
+
+def test_calls_that_a_client_runs_are_forwarded():
+    shell = {"type": "shell_call", "call_id": "s", "action": {"commands": []}}
+    assert up(shell | {"id": None, "status": None}) == [shell]
+
+
+def test_calls_of_a_namespace_go_up_under_the_visible_name():
+    tools = [function("search"), namespace("docs", function("search"))]
+    items = [call("a", "search", namespace="docs"), output("a"), call("b", "search"), output("b")]
+    first, _, second, _ = up(*items, tools=tools)
+    assert first["name"].startswith("docs__search_")
+    assert second["name"] == "search"
+    assert "namespace" not in first
+
+
+def test_a_call_of_a_tool_that_is_gone_keeps_its_name():
+    assert up(call("a", "search", namespace="docs"), output("a"))[0]["name"] == "search"
+
+
+def test_declarations_are_no_item_of_the_upstreams():
+    assert up(additional(custom("exec"))) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [
+        ('{"a": 1}', '{"a": 1}'),
+        ("", "{}"),
+        (" \n", "{}"),
+        ('{"a": ', '{"raw":"{\\"a\\": "}'),
+        ("[1]", '{"raw":"[1]"}'),
+        ("5", '{"raw":"5"}'),
+    ],
+)
+def test_arguments_go_up_as_an_object_that_a_template_can_parse(arguments, sent):
+    assert up(call("a", arguments=arguments), output("a"))[0]["arguments"] == sent
+
+
+@given(st.text())
+def test_custom_input_is_wrapped_and_nothing_is_escaped_twice(text):
+    sent = up(custom_call("a", text=text), output("a"))[0]["arguments"]
+    assert json.loads(sent) == {"input": text}
