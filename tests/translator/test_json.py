@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translator.protocol.json import MAX_DEPTH, dumps, loads
+from translator.protocol.json import MAX_DEPTH, WRITABLE_DEPTH, dumps, loads
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text(),
@@ -66,13 +66,19 @@ def test_what_is_no_json_is_refused(raw):
         loads(raw)
 
 
-def test_nesting_is_bounded_so_that_an_envelope_can_be_written_around_it():
-    value = loads(nested(MAX_DEPTH))
-    assert loads(nested(MAX_DEPTH)) == value
-    dumps({"a": [{"b": [value]}]})
-    for depth in (MAX_DEPTH + 1, 1_000, 1_000_000):
+def test_what_nests_too_deeply_to_be_written_is_not_read():
+    dumps(loads(nested(WRITABLE_DEPTH)))
+    for depth in (WRITABLE_DEPTH + 1, 1_000, 1_000_000):
         with pytest.raises(ValueError, match=r"deep|depth"):
             loads(nested(depth))
+
+
+def test_what_comes_from_outside_leaves_room_for_an_envelope():
+    value = loads(nested(MAX_DEPTH), max_depth=MAX_DEPTH)
+    envelope = dumps({"response": {"output": [{"item": value}]}})
+    assert loads(envelope)["response"]["output"][0]["item"] == value
+    with pytest.raises(ValueError, match="deep"):
+        loads(nested(MAX_DEPTH + 1), max_depth=MAX_DEPTH)
 
 
 def test_many_brackets_side_by_side_are_not_deep():

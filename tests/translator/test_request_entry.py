@@ -14,7 +14,7 @@ from tests.translator.bodies import (
     user,
 )
 from translator.ids import input_item_id
-from translator.protocol.json import loads
+from translator.protocol.json import MAX_DEPTH, loads
 from translator.protocol.upstream import Upstream
 from translator.request_entry import history_of, input_items, request_entry
 
@@ -103,3 +103,10 @@ def test_a_chain_is_earlier_input_and_output_oldest_first():
         "function_call_output",
         "message",
     ]
+
+
+def test_the_deepest_body_that_is_read_can_be_read_from_its_entry():
+    deep = "x"
+    for _ in range(MAX_DEPTH - 1):
+        deep = [deep]
+    assert entry(request(x_deep=deep))["request"]["x_deep"] == deep

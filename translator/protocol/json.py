@@ -13,12 +13,13 @@ import orjson
 Json = Any
 """A JSON value of which nothing is known yet."""
 
-MAX_DEPTH = 200
-"""Nesting that a value may have. orjson writes 254 levels (it reads 1,024), and what we read is
-written again inside an envelope of ours: a body in a log entry, an item in a response in an event.
-"""
+WRITABLE_DEPTH = 254
+"""The nesting that orjson writes (it reads 1,024 levels)."""
 
-MARGIN = 254 - MAX_DEPTH
+MAX_DEPTH = 200
+"""Nesting that a value from outside may have: what we read is written again inside an envelope of
+ours, a body in a log entry, an item in a response in an event.
+"""
 
 ESCAPE = re.compile(
     rb"\\(?:"
@@ -37,11 +38,12 @@ LINE_ENDS = (
 """Legal in JSON strings, but weaker SSE clients end a line there (contract.md section 3)."""
 
 
-def loads(raw: bytes) -> Json:
+def loads(raw: bytes, *, max_depth: int = WRITABLE_DEPTH) -> Json:
     """Read one JSON value in UTF-8; raises ValueError for anything else.
 
     Lone surrogate escapes become U+FFFD, one for one (contract.md D16). NaN, numbers that no double
-    holds, and nesting deeper than MAX_DEPTH are refused; integers past 64 bits become floats.
+    holds, and nesting deeper than `max_depth` are refused; integers past 64 bits become floats.
+    Values that will be written inside others take MAX_DEPTH.
     """
     try:
         value = orjson.loads(raw)
@@ -50,8 +52,8 @@ def loads(raw: bytes) -> Json:
         if mended == raw:
             raise
         value = orjson.loads(mended)
-    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
-        refuse_deep(value)
+    if raw.count(b"[") + raw.count(b"{") > max_depth:
+        refuse_deep(value, max_depth)
     return value
 
 
@@ -69,9 +71,9 @@ def replace_lone(escape: re.Match[bytes]) -> bytes:
     return b"\\ufffd" if escape["lone"] else escape[0]
 
 
-def refuse_deep(value: Json) -> None:
-    """Raise ValueError where no envelope would fit; orjson's own limit does the counting."""
-    for _ in range(MARGIN):
+def refuse_deep(value: Json, max_depth: int = MAX_DEPTH) -> None:
+    """Raise ValueError for a value that is nested deeper; orjson's own limit does the counting."""
+    for _ in range(WRITABLE_DEPTH - max_depth):
         value = [value]
     try:
         orjson.dumps(value)

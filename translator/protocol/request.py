@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from translator.protocol.errors import RequestError
 from translator.protocol.input_items import Input, item_type
-from translator.protocol.json import Json, loads
+from translator.protocol.json import MAX_DEPTH, Json, loads
 from translator.protocol.refusal import refusal
 from translator.protocol.tools import AnyTool, ToolChoice
 from translator.protocol.wire import FAIL_FAST, UNKNOWN, Name, Wire, only_texts, type_of
@@ -178,10 +178,10 @@ class Request:
 def parse(raw: bytes) -> Request:
     """Read a request body; raises RequestError naming the field, never its value."""
     try:
-        body = loads(raw)
+        body = loads(raw, max_depth=MAX_DEPTH)
     except ValueError:
         raise RequestError(
-            "The request body must be JSON in UTF-8, nested no deeper than 200 levels."
+            f"The request body must be JSON in UTF-8, nested no deeper than {MAX_DEPTH} levels."
         ) from None
     if not isinstance(body, dict):
         raise RequestError("The request body must be a JSON object.")
