@@ -91,7 +91,7 @@ class Mcp(Wire):
 
 
 class Hosted(Wire):
-    """Any other tool of the API; its own issue checks more."""
+    """Any other tool of the API: only its type counts here."""
 
 
 def member_tag(value: object) -> str | None:
