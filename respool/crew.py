@@ -7,10 +7,10 @@ become the limits of `ingest` and `workers`.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ingest.role import Ingest
 from ingest.run import RoundLimits
@@ -50,6 +50,37 @@ def translate_limits(settings: Settings) -> TranslateLimits:
     )
 
 
+class Runners:
+    """Tasks of which none should end by itself."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+        self.fell = asyncio.Event()
+        """Set when one did."""
+
+    def start(self, name: str, run: Coroutine[Any, Any, None]) -> None:
+        """Run it from now on."""
+        task = asyncio.create_task(run, name=name)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def problems(self) -> list[str]:
+        """Which of them do not run."""
+        return [f"{task.get_name()} does not run" for task in self._tasks if task.done()]
+
+    async def stop(self) -> None:
+        """Cancel them all."""
+        for task in self._tasks:
+            task.remove_done_callback(self._ended)
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        log.error("%s ended by itself", task.get_name(), exc_info=error)
+        self.fell.set()
+
+
 class Crew:
     """The runners. As a context manager they run inside, and are stopped at the end."""
 
@@ -57,31 +88,26 @@ class Crew:
         self, store: Store, settings: Settings, roles: frozenset[Role], upstreams: Upstreams
     ) -> None:
         self._drain_s = settings.drain_s
+        lease_ms = milliseconds(settings.lease_s)
         self._ingest: Ingest | None = None
         self._translate: Translate | None = None
-        self._runs: dict[str, Callable[[], Awaitable[None]]] = {}
+        self._sweeper: Sweeper | None = None  # where no translate role brings its own
         if Role.INGEST in roles:
             self._ingest = Ingest(store, upstreams.get, round_limits(settings))
-            self._runs[Role.INGEST] = self._ingest.run
         if Role.TRANSLATE in roles:
             self._translate = Translate(store, translate_limits(settings))
-            self._runs[Role.TRANSLATE] = self._translate.run
         elif Role.TOOLS in roles:
-            self._runs[Role.TOOLS] = Sweeper(store, lease_ms=milliseconds(settings.lease_s)).run
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+            self._sweeper = Sweeper(store, lease_ms=lease_ms)
         self._stack = AsyncExitStack()
-        self.fell = asyncio.Event()
-        """Set when a runner ended by itself, which none should."""
+        self.runners = Runners()
 
     async def __aenter__(self) -> Self:
-        for member in (self._ingest, self._translate):
+        for role, member in ((Role.INGEST, self._ingest), (Role.TRANSLATE, self._translate)):
             if member is not None:
                 await self._stack.enter_async_context(member)
-        for name, run in self._runs.items():
-            task = asyncio.ensure_future(run())
-            task.set_name(name)
-            task.add_done_callback(self._ended)
-            self._tasks[name] = task
+                self.runners.start(role, member.run())
+        if self._sweeper is not None:
+            self.runners.start(Role.TOOLS, self._sweeper.run())
         return self
 
     async def __aexit__(
@@ -90,29 +116,15 @@ class Crew:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for task in self._tasks.values():
-            task.remove_done_callback(self._ended)
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self.runners.stop()
         await self._stack.aclose()
-
-    def problems(self) -> list[str]:
-        """What keeps the crew from working, for `/readyz`."""
-        return [f"{name} does not run" for name, task in self._tasks.items() if task.done()]
 
     async def retire(self) -> None:
         """Take nothing new; let rounds end within the drain time; release every lease."""
-        for task in self._tasks.values():
-            task.remove_done_callback(self._ended)
-            task.cancel()
+        await self.runners.stop()
         if self._translate is not None:
             await self._translate.retire()
         if self._ingest is not None:
             await self._ingest.drain(self._drain_s)
         if self._translate is not None:
             await self._translate.stop()
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        log.error("the runner of %s ended by itself", task.get_name(), exc_info=error)
-        self.fell.set()

@@ -15,7 +15,7 @@ import json
 import re
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiohttp import web
@@ -234,16 +234,22 @@ def sample(schema: Json, prompt: str) -> object:
 
 async def _responses(request: web.Request) -> web.StreamResponse:
     body = await request.json()
-    pace = 0.0 if str(body.get("model")).endswith("-fast") else PACE_S
     stream = web.StreamResponse(headers={"content-type": "text/event-stream"})
     await stream.prepare(request)
+    # The gateway may leave in the middle, as after a cancel: nobody is there to be told.
+    with suppress(ConnectionResetError):
+        await _write(stream, body)
+    return stream
+
+
+async def _write(stream: web.StreamResponse, body: Json) -> None:
+    pace = 0.0 if str(body.get("model")).endswith("-fast") else PACE_S
     for event in answer(body):
         if event["type"].endswith(".delta"):
             await asyncio.sleep(pace)
         data = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
         await stream.write(f"event: {event['type']}\ndata: {data}\n\n".encode())
     await stream.write_eof()
-    return stream
 
 
 async def _models(_: web.Request) -> web.Response:

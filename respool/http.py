@@ -6,6 +6,7 @@ end within a bound and then cuts them. Called by `respool.serve`, which owns the
 
 import logging
 import math
+import os
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -34,7 +35,8 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise Unusable(f"cannot serve {host}, port {port}: {error.strerror or error}") from None
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise Unusable(f"cannot serve {host}, port {port}: {reason}") from None
 
 
 def address(listener: socket.socket) -> str:

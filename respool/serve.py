@@ -134,7 +134,7 @@ class Serving:
 
     def _application(self, store: Store, crew: Crew) -> Starlette:
         def problems() -> list[str]:
-            return ["stopping"] if self._asked.is_set() else crew.problems()
+            return ["stopping"] if self._asked.is_set() else crew.runners.problems()
 
         if Role.API not in self._roles:
             return health_only(Health(store, problems))
@@ -159,7 +159,7 @@ class Serving:
 
     async def _until_the_end(self, crew: Crew, http: Http | None) -> int:
         serving = asyncio.ensure_future(http.run() if http else self._asked.wait())
-        await _first(self._asked.wait(), crew.fell.wait(), serving)
+        await _first(self._asked.wait(), crew.runners.fell.wait(), serving)
         signal.alarm(math.ceil(self._settings.drain_s + LAST_S))
         fell = not self._asked.is_set()
         log.info("stopping: %s", "a part of the process fell" if fell else "a signal came")
