@@ -73,34 +73,24 @@ class Link:
                 await connection.connect()
         return connection
 
-    async def send(self, commands: Iterable[Command]) -> AbstractConnection:
-        """Write commands in one go; their replies must be read by the caller."""
-        connection = await self.open()
+    async def send(self, commands: Iterable[Command]) -> None:
+        """Write commands in one go, as one pipeline; the caller must `read` as many replies."""
+        connection = self._connection
+        if connection is None or not connection.is_connected:
+            connection = await self.open()
         await connection.send_packed_command([pack(command) for command in commands])
-        return connection
-
-    async def exchange(self, commands: Sequence[Command], on_reply: Callable[[int, Any], None]) -> None:
-        """Send commands as one pipeline and give each reply (or `ResponseError`) to `on_reply` as it comes.
-
-        Raises OSError, TimeoutError or RedisError where the connection fails; what was given out till then stands.
-        """
-        connection = await self.send(commands)
-        for index in range(len(commands)):
-            try:
-                reply = await connection.read_response()
-            except ResponseError as error:
-                reply = error
-            on_reply(index, reply)
-
-    async def call(self, *command: str | bytes | int) -> Any:
-        """One command and its reply; an error reply is raised. Blocks as long as the command does."""
-        connection = await self.send([command])
-        return await connection.read_response()
 
     async def read(self) -> Any:
-        """The next reply or message, however long it takes (pub/sub)."""
-        connection = await self.open()
+        """The next reply or message, however long it takes; an error reply is raised as ResponseError."""
+        connection = self._connection
+        if connection is None or not connection.is_connected:
+            raise ConnectionResetError("the connection is closed")
         return await connection.read_response()
+
+    async def call(self, *command: str | bytes | int) -> Any:
+        """One command and its reply; blocks as long as the command does."""
+        await self.send([command])
+        return await self.read()
 
     async def drop(self) -> None:
         """Forget the connection: after any trouble in the middle of a reply it is good for nothing."""

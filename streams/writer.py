@@ -1,11 +1,12 @@
-"""Group commit: one pipeline in flight, and everything that comes meanwhile gathers for the next one.
+"""Group commit: at most two pipelines in flight, and everything that comes meanwhile gathers for the next one.
 
 In: `Call`s of all responses of this process, by `submit` (callback) or `do` (await). Out: each call's parsed result, or
-its own exception. There is no linger timer: at rest a call leaves at once, under load pipelines grow. Calls of one
-response are carried out in the order of their submission.
+its own exception. There is no linger timer: at rest a call leaves at once, under load pipelines grow. Two in flight, so
+that the server works on one while this process handles the replies of the other; both on one connection, so calls are
+carried out in the order of their submission.
 
-Every script knows its own repeat, so a pipeline whose replies were lost is simply sent again. Called by ingest (append),
-the translate worker (commit), api (create, cancel, delete); a second instance, on its own connection, serves reads.
+Every script knows its own repeat, so calls whose replies were lost are simply sent again. Called by ingest (append), the
+translate worker (commit), api (create, cancel, delete); a second instance, on its own connection, serves reads.
 """
 
 import asyncio
@@ -25,10 +26,14 @@ T = TypeVar("T")
 OnReply = Callable[[Any], None]
 Item = tuple[Call[Any], OnReply]
 
-MAX_PIPELINE_BYTES = 4 * 2**20
-"""One pipeline: some ms on the wire and in the server, so that nobody's heartbeat waits long behind another's burst."""
+DEPTH = 2
+"""Pipelines in flight: one at the server, one whose replies are being handled."""
+MAX_PIPELINE_BYTES = 2 * 2**20
+"""One pipeline: some ms on the wire and at the server, so that nobody's heartbeat waits long behind another's burst."""
 MAX_PIPELINE_CALLS = 512
 """Some ms of Lua at the server, for the same reason."""
+BREATH = 64
+"""Replies handled before others get a turn of the event loop: with the work that they cause, a few ms."""
 MAX_CALL_BYTES = 64 * 2**20
 """One call: far below what the server takes in one argument (512 MB), far above any frame that is let through."""
 
@@ -38,7 +43,7 @@ FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.5
 """Between attempts while the store is away; doubling from the first to the longest."""
 MAX_RELOADS = 3
-"""Times in a row that scripts are loaded again for one call: a server that forgets them at once is not ours to serve."""
+"""Times in a row that scripts are loaded again: a server that forgets them at once is not ours to serve."""
 
 TRANSIENT = ("READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "LOADING", "BUSY")
 """First words of error replies that pass by themselves (a failover or a slot's move under way, a long script)."""
@@ -52,25 +57,28 @@ class Writer:
         self._retry_for_s = retry_for_s
         self._waiting: deque[Item] = deque()
         self._news = asyncio.Event()
-        """Set by `submit`, cleared by `run` before it takes what waits."""
+        """Set by `submit`, cleared by `run` when nothing waits and nothing is in flight."""
         self._idle = asyncio.Event()
-        """Cleared by `submit`, set by `run` when nothing waits and nothing is in flight."""
+        """The reverse of `_news`."""
         self._idle.set()
         self._down_since: float | None = None
-        """Set at the first failed exchange, cleared by the first reply."""
+        """Set at the first trouble, cleared by the first exchange without any."""
         self._pause = FIRST_PAUSE_S
         self._load_scripts = True
-        """Set at the start and at every NOSCRIPT, cleared when the scripts are loaded."""
+        """Set at the start, after every trouble and at NOSCRIPT; cleared when the scripts are loaded."""
         self._reloads = 0
-        """NOSCRIPT exchanges in a row; cleared by an exchange without one."""
+        """Rounds of loading in a row that ended in NOSCRIPT; cleared by an exchange without one."""
         self.pending_bytes = 0
         """Bytes of calls that have no reply yet; whoever makes them stops past a bound of its own."""
         self.pipelines = 0
-        """Exchanges so far; `calls / pipelines` tells how well calls group."""
+        """Pipelines so far; `calls / pipelines` tells how well calls group."""
         self.calls = 0
 
     def submit(self, call: Call[T], on_reply: Callable[[T | RespoolError], None]) -> None:
-        """Send a call with the next pipeline; `on_reply` gets its result or its exception, and must not raise."""
+        """Send a call with the next pipeline; `on_reply` gets its result or its exception, and must not raise.
+
+        Raises LimitPassed, at once, for a call that is too large for any pipeline.
+        """
         if call.size > MAX_CALL_BYTES:
             raise LimitPassed("a single call to the store is too large")
         self.pending_bytes += call.size
@@ -99,83 +107,103 @@ class Writer:
         await self._idle.wait()
 
     async def run(self) -> None:
-        """The loop; ends only by cancellation, after which every call that waits has failed."""
+        """The loop; ends only by cancellation, and then fails every call that has no reply."""
         try:
             while True:
                 await self._news.wait()
-                self._news.clear()
-                while self._waiting:
-                    await self._flush(self._take())
-                self._idle.set()
+                await self._exchange()
+                if not self._waiting:
+                    self._news.clear()
+                    self._idle.set()
         finally:
-            self._fail(list(self._waiting), StoreAway("the process is closing its store"))
-            self._waiting.clear()
+            self._give_up(None, StoreAway("the process is closing its store"))
             self._idle.set()
             await self._link.drop()
 
-    def _take(self) -> list[Item]:
-        waiting, batch, size = self._waiting, [], 0
-        while waiting and size < MAX_PIPELINE_BYTES and len(batch) < MAX_PIPELINE_CALLS:
-            item = waiting.popleft()
-            size += item[0].size
-            batch.append(item)
-        return batch
-
-    async def _flush(self, batch: list[Item]) -> None:
-        exchange = Exchange(batch)
+    async def _exchange(self) -> None:
+        """Send and receive until nothing waits, or until something must be put right first."""
+        exchange = Exchange()
         try:
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                if self._load_scripts:
-                    await self._load()
-                await self._link.exchange([call.command for call, _ in batch], exchange.replied)
+            async with asyncio.timeout(None) as limit:
+                await self._pump(exchange, limit)
         except (RedisError, OSError, TimeoutError) as error:
             await self._link.drop()
-            self._settle(exchange)
+            self._take_back(exchange)
             await self._trouble(error, progress=exchange.answered > 0)
         except BaseException:
-            self._settle(exchange)
+            self._take_back(exchange)
             raise
         else:
-            self._settle(exchange)
-            if exchange.transient is not None:
-                # A replica that was a primary keeps the old connection: only a new one finds the new primary.
-                await self._link.drop()
-                await self._trouble(exchange.transient, progress=False, rids=exchange.held)
-                return
-            self._down_since, self._pause = None, FIRST_PAUSE_S
-            self._reload(exchange)
+            self._take_back(exchange)
+            await self._put_right(exchange)
 
-    def _settle(self, exchange: "Exchange") -> None:
-        """Account for what was answered; what was not goes back to the front, in its order."""
-        self.pipelines += 1
-        self.calls += exchange.answered
-        self.pending_bytes -= exchange.delivered_bytes
+    async def _pump(self, exchange: "Exchange", limit: asyncio.Timeout) -> None:
+        loop = asyncio.get_running_loop()
+        limit.reschedule(loop.time() + ANSWER_TIMEOUT_S)
+        if self._load_scripts:
+            await self._load()
+        while True:
+            if self._waiting and exchange.may_send:
+                batch = self._take()
+                exchange.flights.append(deque(batch))
+                self.pipelines += 1
+                await self._link.send([call.command for call, _ in batch])
+            if not exchange.flights:
+                return
+            try:
+                reply = await self._link.read()
+            except ResponseError as error:
+                reply = error
+            self.calls += 1
+            self.pending_bytes -= exchange.replied(reply)
+            if exchange.answered % BREATH == 0:
+                await asyncio.sleep(0)
+                limit.reschedule(loop.time() + ANSWER_TIMEOUT_S)
+
+    def _take_back(self, exchange: "Exchange") -> None:
+        """What has no reply that counts goes back to the front, in its order."""
         self._waiting.extendleft(reversed(exchange.left()))
 
-    def _reload(self, exchange: "Exchange") -> None:
-        """Have the scripts loaded again where the server did not know one, a bounded number of times."""
+    async def _put_right(self, exchange: "Exchange") -> None:
+        """The connection is sound; some calls may have to be sent again all the same."""
+        if exchange.transient is not None:
+            # A replica that was a primary keeps the old connection: only a new one finds the new primary.
+            await self._link.drop()
+            await self._trouble(exchange.transient, progress=False, rids=exchange.held)
+            return
+        self._down_since, self._pause = None, FIRST_PAUSE_S
         if not exchange.noscript:
             self._reloads = 0
             return
         self._load_scripts = True
         self._reloads += 1
         if self._reloads > MAX_RELOADS:
+            self._reloads = 0
             self._give_up(exchange.held, StoreAway("the store does not keep its scripts"))
+
+    def _take(self) -> list[Item]:
+        waiting, size = self._waiting, 0
+        batch: list[Item] = []
+        while waiting and size < MAX_PIPELINE_BYTES and len(batch) < MAX_PIPELINE_CALLS:
+            item = waiting.popleft()
+            size += item[0].size
+            batch.append(item)
+        return batch
 
     async def _load(self) -> None:
         errors: list[ResponseError] = []
-
-        def replied(_: int, reply: Any) -> None:
-            if isinstance(reply, ResponseError):
-                errors.append(reply)
-
-        await self._link.exchange([("SCRIPT", "LOAD", script.source) for script in SCRIPTS], replied)
+        await self._link.send([("SCRIPT", "LOAD", script.source) for script in SCRIPTS])
+        for _ in SCRIPTS:
+            try:
+                await self._link.read()
+            except ResponseError as error:
+                errors.append(error)
         if errors:
             raise errors[0]
         self._load_scripts = False
 
     async def _trouble(self, error: Exception, *, progress: bool, rids: set[str] | None = None) -> None:
-        """The exchange failed. Pause and let the loop try again, or give up past the bound (all, or only `rids`)."""
+        """Pause and let the loop try again, or give up past the bound (all that waits, or only what is of `rids`)."""
         now = asyncio.get_running_loop().time()
         if self._down_since is None or progress:
             self._down_since = now
@@ -189,53 +217,61 @@ class Writer:
 
     def _give_up(self, rids: set[str] | None, error: RespoolError) -> None:
         waiting, self._waiting = self._waiting, deque()
-        failing = []
+        failing: list[Item] = []
         for item in waiting:
             kept = rids is not None and item[0].rid not in rids
             (self._waiting if kept else failing).append(item)
-        self._fail(failing, error)
-
-    def _fail(self, items: list[Item], error: RespoolError) -> None:
-        for call, on_reply in items:
+        for call, on_reply in failing:
             self.pending_bytes -= call.size
             deliver(call, on_reply, error)
 
 
 class Exchange:
-    """One pipeline: who gets which reply, and which calls must be sent again."""
+    """Pipelines sent over one connection: who gets which reply, and which calls must be sent again."""
 
-    __slots__ = ("_batch", "_kept", "answered", "delivered_bytes", "held", "noscript", "transient")
+    __slots__ = ("_kept", "answered", "flights", "held", "noscript", "transient")
 
-    def __init__(self, batch: list[Item]) -> None:
-        self._batch = batch
-        self._kept: list[Item] = []
+    def __init__(self) -> None:
+        self.flights: deque[deque[Item]] = deque()
+        """Pipelines whose replies are not all there, oldest first, without the calls that have theirs."""
         self.answered = 0
-        self.delivered_bytes = 0
         self.held: set[str] = set()
         """Responses one of whose calls was not carried out: their later calls are sent again too, in order."""
         self.noscript = False
         self.transient: ResponseError | None = None
+        self._kept: list[Item] = []
 
-    def replied(self, index: int, reply: Any) -> None:
-        """Deliver a reply, or keep its call for the next exchange."""
-        item = call, on_reply = self._batch[index]
+    @property
+    def may_send(self) -> bool:
+        """Whether another pipeline may go: not past DEPTH, nor past calls that must go again first."""
+        return len(self.flights) < DEPTH and not self.held
+
+    def replied(self, reply: Any) -> int:
+        """Deliver the next reply, or keep its call to be sent again; the bytes that are settled."""
+        flight = self.flights[0]
+        item = call, on_reply = flight.popleft()
+        if not flight:
+            self.flights.popleft()
         self.answered += 1
         if isinstance(reply, ResponseError):
-            if isinstance(reply, NoScriptError):
-                self.noscript = True
-                self.held.add(call.rid)
-            elif str(reply).split(" ", 1)[0] in TRANSIENT:
-                self.transient = reply
-                self.held.add(call.rid)
+            self._look_at(call, reply)
         if self.held and call.rid in self.held:
             self._kept.append(item)
-            return
-        self.delivered_bytes += call.size
+            return 0
         deliver(call, on_reply, read(call, reply))
+        return call.size
+
+    def _look_at(self, call: Call[Any], error: ResponseError) -> None:
+        if isinstance(error, NoScriptError):
+            self.noscript = True
+            self.held.add(call.rid)
+        elif str(error).split(" ", 1)[0] in TRANSIENT:
+            self.transient = error
+            self.held.add(call.rid)
 
     def left(self) -> list[Item]:
         """Calls without a reply that counts, in their order."""
-        return self._kept + self._batch[self.answered :]
+        return [*self._kept, *(item for flight in self.flights for item in flight)]
 
 
 def read(call: Call[T], reply: Any) -> T | RespoolError:
@@ -249,7 +285,7 @@ def read(call: Call[T], reply: Any) -> T | RespoolError:
 
 
 def deliver(call: Call[Any], on_reply: OnReply, result: Any) -> None:
-    """Give a result to its caller. A callback that raises is a bug of its module, never the end of the others' writes."""
+    """Give a result to its caller. A callback that raises is a bug of its module, never the end of others' writes."""
     try:
         on_reply(result)
     except Exception as error:  # noqa: BLE001 - reported, not swallowed

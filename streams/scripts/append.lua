@@ -51,15 +51,20 @@ if bytes > tonumber(ARGV[4]) and not (ended and count == 1) then
   return redis.error_reply('REFUSED TOO_LARGE')
 end
 
-local round, attempt = s[8], s[9]
+local stamp = now .. ''
 for i = 6, args, 2 do
+  local kind = ARGV[i]
   n = n + 1
-  redis.call('XADD', KEYS[2], n .. '-1', 'k', ARGV[i], 't', now, 'd', ARGV[i + 1], 'r', round, 'a', attempt)
-  if ARGV[i] == 'opened' then opened = '1' end
+  if kind == 'frame' then
+    redis.call('XADD', KEYS[2], n .. '-1', 'k', kind, 't', stamp, 'd', ARGV[i + 1])
+  else
+    redis.call('XADD', KEYS[2], n .. '-1', 'k', kind, 't', stamp, 'd', ARGV[i + 1], 'r', s[8], 'a', s[9])
+    if kind == 'opened' then opened = '1' end
+  end
 end
 if ended then
   redis.call('HSET', KEYS[1], 'fr', last, 'in', n, 'in_bytes', bytes, 'opened', opened, 'rstate', 'ended', 'ilease', 0)
-  if round == '1' and opened ~= '1' then redis.call('HSET', KEYS[1], 'refusal', ended) end
+  if s[8] == '1' and opened ~= '1' then redis.call('HSET', KEYS[1], 'refusal', ended) end
 else
   redis.call('HSET', KEYS[1], 'fr', last, 'in', n, 'in_bytes', bytes, 'opened', opened, 'ilease', now + ARGV[3])
 end

@@ -50,9 +50,12 @@ class AppendResult:
 
     def entries(self, claim: Claim, items: Sequence[tuple[str, bytes]]) -> list[Entry]:
         """The entries as the log holds them, given the items that were appended."""
-        n, t, number, attempt = self.first, self.t, claim.round, claim.attempt
+        n, t = self.first, self.t
         return [
-            Entry(n + i, kind, t, data, number, attempt) for i, (kind, data) in enumerate(items)
+            Entry(n + i, kind, t, data)
+            if kind == Kind.FRAME
+            else Entry(n + i, kind, t, data, claim.round, claim.attempt)
+            for i, (kind, data) in enumerate(items)
         ]
 
 
