@@ -124,13 +124,15 @@ async def test_an_upstream_that_outlasts_the_drain_ends_its_response_as_failed(t
 
 
 async def test_a_stream_that_runs_elsewhere_is_cut_at_a_frame_and_resumed(tmp_path, upstream):
-    settings = {"UPSTREAM_URL": upstream, "DRAIN_S": "0.2"}
-    async with replica(tmp_path, **settings) as home, replica(tmp_path, "api", **settings) as door:
+    async with (
+        replica(tmp_path, UPSTREAM_URL=upstream) as home,
+        replica(tmp_path, "api", UPSTREAM_URL=upstream, DRAIN_S="0") as door,
+    ):
         seen = []
 
         async def read(incoming):
-            async for frame in incoming:
-                seen.append(frame)
+            while True:
+                seen.append(await anext(incoming))
 
         async with streaming(door.url) as answer:
             incoming = frames(answer)
