@@ -139,7 +139,8 @@ class Accumulator:
             self.tolerated["item that is only done"] += 1
             item = self.register.add(type_of(payload), item_id, index)
         elif item.ended is not Ended.OPEN:
-            return self._done_again(item, payload)
+            self._done_again(item, payload)
+            return None
         self._complete(item, payload)
         return item
 
@@ -170,11 +171,10 @@ class Accumulator:
     def close(self, item: Item, ended: Ended) -> None:
         """End an item: nothing more will be said of it. Text that only came with `added` counts now."""
         for part in item.parts:
-            if not part.pieces and part.initial:
-                part.append(part.initial)
-            part.finish()
+            if not part.done:
+                self._settle(part, part.said_first, strict=False)
             part.done = ended is Ended.DONE or part.done
-        if item.is_call and not item.text.pieces and item.initial:
+        if item.is_call and not item.text.pieces:
             item.text.append(item.initial)
         item.text.finish()
         item.text.done = True
@@ -247,7 +247,7 @@ class Accumulator:
             item = self._text_item(event, kind)
         kind = _fitting(item, kind)
         part = self._part(item, kind, event, closing=True)
-        self._settle(part, text, strict=False)
+        self._settle(part, text or part.said_first, strict=False)
         if isinstance(whole, dict):
             self._details(part, whole)
         part.done = True
@@ -306,8 +306,9 @@ class Accumulator:
                 kind = "summary_text" if summary else _fitting(item, part_kind(whole))
                 part = Part(kind, position)
                 item.parts.append(part)
-            self._settle(part, text_of(whole), strict=False)
-            self._details(part, whole)
+            if not part.done:
+                self._settle(part, text_of(whole), strict=False)
+                self._details(part, whole)
 
     def _details(self, part: Part, whole: dict[str, Any]) -> None:
         """Annotations and log probabilities that only the whole part tells."""

@@ -103,24 +103,20 @@ class CustomInput:
 
     def _step(self, text: str, at: int, out: list[str]) -> int:
         """Take at least one character of `text` from `at`, or hold the rest; the new position."""
-        match self.state:
-            case State.INPUT:
-                return self._string(text, at, out)
-            case State.KEY:
-                return self._string(text, at, self._key)
-            case State.SKIP:
-                return self._skip(text, at)
-            case State.WHOLE | State.RAW | State.QUOTED:
-                return len(text)
-            case State.BARE:
-                out.append(text[at:])
-                return len(text)
-        character = text[at]
-        if character in _BLANKS:
-            if self.state is State.START:
-                return self._blank_start(text, at)
-            return at + 1
-        return self._structure(text, at, character)
+        if self.state is State.INPUT:
+            return self._string(text, at, out)
+        if self.state is State.KEY:
+            return self._string(text, at, self._key)
+        if self.state is State.SKIP:
+            return self._skip(text, at)
+        if self.state in (State.WHOLE, State.RAW, State.QUOTED):
+            return len(text)
+        if self.state is State.BARE:
+            out.append(text[at:])
+            return len(text)
+        if text[at] not in _BLANKS:
+            return self._structure(text, at, text[at])
+        return self._blank_start(text, at) if self.state is State.START else at + 1
 
     def _blank_start(self, text: str, at: int) -> int:
         """Blanks before the first character are part of the input if the text turns out to be bare."""

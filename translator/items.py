@@ -86,6 +86,11 @@ class Part(Text):
         self.initial = initial
         self.annotations: list[Any] = []
 
+    @property
+    def said_first(self) -> str:
+        """Text that came with `part.added` and that no delta has taken the place of."""
+        return "" if self.pieces else self.initial
+
 
 @dataclass(slots=True, eq=False)
 class Item:

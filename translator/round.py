@@ -99,13 +99,14 @@ class Round:
             unnamed = any(item.unnamed for item in blocking)
             lacks = "name" if unnamed else "worker"
             raise ProtocolFault(f"The upstream completed, but one of its calls has no {lacks}.")
-        for item in self._boundary.drop_blocking():
+        dropped = self._boundary.drop_blocking()
+        for item in dropped:
             self._note("call dropped", item.name or "", item.text.size)
         for item in self._accumulator.items:
             if item.ended is Ended.OPEN:
                 self._accumulator.close(item, Ended.DONE if completed else Ended.CUT)
-                if item.slot in self._lifecycles:
-                    self._show(item)
+            if item not in dropped:
+                self._boundary.hold(item, blocking=False)
         self._release()
         for lifecycle in sorted(self._lifecycles.values(), key=lambda shown: shown.index):
             if lifecycle.final is None:

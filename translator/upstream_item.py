@@ -59,7 +59,7 @@ def type_of(payload: Any) -> str:
 
 def is_empty(payload: dict[str, Any]) -> bool:
     """Whether a message or reasoning item says nothing at all."""
-    if payload.get("type") not in ("message", "reasoning", None):
+    if type_of(payload) not in ("message", "reasoning"):
         return False
     parts = [*listed(payload.get("content")), *listed(payload.get("summary"))]
     said = any(isinstance(part, dict) and text_of(part) for part in parts)

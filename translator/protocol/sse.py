@@ -57,7 +57,7 @@ class Blocks:
 
     def flush(self) -> list[bytes]:
         """What the end of the body completes: a last block that is whole although no blank line follows."""
-        rest = bytes(self._held.removeprefix(BOM)).strip(b"\n")
+        rest = bytes(self._held).strip(None if self._whole else b"\n")
         self._held.clear()
         return [rest] if rest and (self._whole or has_data(rest)) and _is_whole(rest) else []
 

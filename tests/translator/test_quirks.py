@@ -1,0 +1,478 @@
+"""Each row of upstream-quirks.md sections 2 and 3 that the fold answers for, one test a symptom."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.translator.drive import (
+    CUSTOM,
+    FUNCTION,
+    added,
+    args,
+    args_done,
+    call,
+    completed,
+    created,
+    done,
+    ev,
+    message,
+    play,
+    text,
+    whole_call,
+    whole_message,
+)
+
+MESSAGE_LIFE = [
+    "output_item.added",
+    "content_part.added",
+    "output_text.delta",
+    "output_text.done",
+    "content_part.done",
+    "output_item.done",
+]
+
+
+# ---- blocks -------------------------------------------------------------------------------------
+
+
+def test_the_json_type_decides_and_the_event_line_only_where_it_is_missing() -> None:
+    wrong = b'event: nonsense\ndata: {"type":"response.output_text.delta","delta":"a","item_id":"m"}'
+    missing = b'event: response.output_text.delta\ndata: {"delta":"b","item_id":"m"}'
+    assert play(wrong, missing, completed()).deltas("output_text") == ["a", "b"]
+
+
+def test_pretty_printed_data_lines_are_one_event() -> None:
+    pretty = json.dumps(text("a"), indent=1).encode()
+    assert play(b"data: " + pretty.replace(b"\n", b"\ndata: "), completed()).deltas("output_text") == ["a"]
+
+
+@pytest.mark.parametrize("data", ["null", "7", '"text"', "[1]", "{}", '{"type":5}', '{"choices":[]}'])
+def test_data_that_is_no_event_is_ignored(data: str) -> None:
+    assert play(data, *whole_message(["a"]), completed()).response["status"] == "completed"
+
+
+@pytest.mark.parametrize("data", ['{"type":"response.output_text.delta","delta":"a', "oops", '{"a":NaN}', "[" * 5000])
+def test_broken_json_fails_the_response(data: str) -> None:
+    told = play(*whole_message(["a"])[:3], data, completed())
+    assert told.response["status"] == "failed"
+    assert "JSON" in told.response["error"]["message"]
+
+
+def test_nesting_that_could_not_be_written_again_fails_the_response() -> None:
+    deep = '{"type":"response.output_item.added","item":{"type":"x","a":' + "[" * 300 + "]" * 300 + "}}"
+    assert play(deep).response["status"] == "failed"
+
+
+def test_braces_inside_a_delta_are_text() -> None:
+    assert play(text("{[" * 500), completed()).deltas("output_text") == ["{[" * 500]
+
+
+def test_halves_of_a_surrogate_pair_join_over_deltas() -> None:
+    halves = [
+        '{"type":"response.output_text.delta","item_id":"m","delta":"a\\ud83d"}',
+        '{"type":"response.output_text.delta","item_id":"m","delta":"\\ude00b"}',
+    ]
+    told = play(*halves, completed())
+    assert told.output[0]["content"][0]["text"] == "a😀b"
+
+
+def test_a_lone_surrogate_becomes_one_replacement_character() -> None:
+    lone = '{"type":"response.output_text.delta","item_id":"m\\ud800","delta":"%s"}'
+    assert play(lone % "x\\ud83d", lone % "y", completed()).output[0]["content"][0]["text"] == "x\ufffdy"
+    assert play(lone % "x\\ud83d", completed()).output[0]["content"][0]["text"] == "x\ufffd"
+    assert play(lone % "\\ude00", completed()).output[0]["content"][0]["text"] == "\ufffd"
+
+
+def test_invalid_utf8_becomes_replacement_characters() -> None:
+    raw = b'data: {"type":"response.output_text.delta","item_id":"m","delta":"a\xffb"}'
+    assert play(raw, completed()).deltas("output_text") == ["a\ufffdb"]
+
+
+def test_a_whole_json_body_is_shown_as_a_stream() -> None:
+    body = {
+        "id": "resp_up", "object": "response", "status": "completed", "error": None,
+        "output": [message("m", "Hi"), call("exec", '{"input":"ls"}', status="completed")],
+        "usage": {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+    }  # fmt: skip
+    told = play(json.dumps(body, indent=2).encode(), tools=[CUSTOM])
+    assert told.item_types()[:6] == MESSAGE_LIFE
+    assert [i["type"] for i in told.output] == ["message", "custom_tool_call"]
+    assert told.response["usage"]["total_tokens"] == 3
+
+
+def test_a_whole_json_body_without_a_known_status_or_with_an_error_is_a_failure() -> None:
+    assert play(b'{"object":"response","output":[]}').response["status"] == "failed"
+    assert play(b'{"error":{"message":"no","code":null}}').response["error"]["message"] == "no"
+
+
+# ---- items and ids ------------------------------------------------------------------------------
+
+
+def test_ids_and_indexes_that_are_missing_everywhere() -> None:
+    told = play(
+        ev("output_item.added", item={"type": "message", "role": "assistant", "content": []}),
+        ev("output_text.delta", delta="a"),
+        ev("output_item.done", item={"type": "message", "content": [{"type": "output_text", "text": "a"}]}),
+        ev("output_item.added", item={"type": "function_call", "name": "f", "arguments": ""}),
+        ev("function_call_arguments.delta", delta="{}"),
+        ev("output_item.done", item={"type": "function_call", "name": "f", "arguments": "{}"}),
+        completed(),
+    )
+    assert told.output[1]["call_id"].startswith("call_")
+    assert [i["type"] for i in told.output] == ["message", "function_call"]
+
+
+def test_an_id_that_changes_between_added_and_done_is_found_by_its_index() -> None:
+    told = play(added(message("a", status="in_progress")), text("x", 0, "b"), done(message("c", "x")), completed())
+    assert len(told.output) == 1
+
+
+def test_the_announced_call_id_stands() -> None:
+    told = play(
+        added(call("get_weather", call_id="first")), args("{}"),
+        done(call("other", "{}", call_id="second")), completed(tools=[FUNCTION]),
+    )  # fmt: skip
+    assert (told.output[0]["call_id"], told.output[0]["name"]) == ("first", "get_weather")
+
+
+def test_two_calls_with_one_call_id_get_different_ones_and_a_number_becomes_text() -> None:
+    told = play(*whole_call("f", "{}", 0, "a", "same"), *whole_call("f", "{}", 1, "b", "same"), completed())
+    first, second = (i["call_id"] for i in told.output)
+    assert first == "same"
+    assert second.startswith("call_")
+    numeric = play(added({**call("f"), "call_id": 7}), args("{}"), completed())
+    assert numeric.output[0]["call_id"] == "7"
+
+
+@pytest.mark.parametrize("index", [-1, 1.5, "0", True])
+def test_an_output_index_that_is_no_index_is_a_protocol_fault(index: Any) -> None:
+    told = play(ev("output_item.added", item=message(), output_index=index))
+    assert told.response["status"] == "failed"
+
+
+def test_a_second_live_item_on_one_index_is_a_protocol_fault_and_an_equal_repeat_is_none() -> None:
+    first = added(message("a", status="in_progress"))
+    assert play(first, added(message("b", status="in_progress"))).response["status"] == "failed"
+    assert play(first, first, text("x", 0, "a"), completed()).response["status"] == "completed"
+
+
+def test_an_index_that_is_used_again_after_its_item_ended_is_a_new_item() -> None:
+    told = play(*whole_message(["a"], 0, "m1"), *whole_message(["b"], 0, "m2"), completed())
+    assert [i["content"][0]["text"] for i in told.output] == ["a", "b"]
+
+
+def test_a_differing_second_done_is_a_protocol_fault_and_an_equal_one_is_none() -> None:
+    events = whole_message(["a"])
+    assert play(*events, events[-1], completed()).response["status"] == "completed"
+    assert play(*events, done(None), completed()).response["status"] == "completed"
+    assert play(*events, done(message("msg_up", "b")), completed()).response["status"] == "failed"
+
+
+@pytest.mark.parametrize("item", [None, 5, [], {}])
+def test_items_that_are_no_items(item: Any) -> None:
+    told = play(ev("output_item.added", item=item, output_index=0), *whole_message(["a"]), completed())
+    assert told.response["status"] == ("completed" if item is None else "failed")
+    told = play(ev("output_item.done", item=item, output_index=0), completed())
+    assert told.response["status"] == ("completed" if item in (None, {}) else "failed")
+
+
+def test_an_item_without_a_type_is_known_by_its_keys() -> None:
+    assert play(done({"id": "m", "content": [{"type": "text", "text": "a"}]}), completed()).output[0]["type"] == "message"
+    assert play(done({"id": "c", "name": "f", "arguments": "{}"}), completed()).output[0]["type"] == "function_call"
+
+
+def test_an_item_that_changes_its_type_is_a_protocol_fault() -> None:
+    assert play(added(message("a")), done(call("f", "{}", "a"))).response["status"] == "failed"
+    assert play(text("x", 0, "a"), added(call("f", ident="a"))).response["status"] == "failed"
+
+
+def test_an_item_that_was_never_closed_is_closed_before_the_end() -> None:
+    told = play(added(message(status="in_progress")), text("a"), completed())
+    assert told.item_types() == MESSAGE_LIFE
+
+
+def test_an_item_that_the_upstream_runs_itself_is_shown_as_it_is() -> None:
+    search = {"type": "web_search_call", "id": "ws_up", "status": "in_progress", "action": {"type": "search"}}
+    place = {"item_id": "ws_up", "output_index": 0}
+    told = play(
+        added(search), ev("web_search_call.in_progress", **place), ev("web_search_call.searching", **place),
+        ev("web_search_call.extension", **place), ev("web_search_call.completed", **place),
+        done({**search, "status": "completed", "action": {"type": "search", "query": "q"}}), completed(),
+    )  # fmt: skip
+    assert told.item_types() == [
+        "output_item.added", "web_search_call.in_progress", "web_search_call.searching",
+        "web_search_call.completed", "output_item.done",
+    ]  # fmt: skip
+    assert told.output[0]["action"] == {"type": "search", "query": "q"}
+    assert b"ws_up" not in b"".join(told.frames)
+
+
+def test_an_item_of_an_unknown_type_is_shown_added_and_done() -> None:
+    told = play(added({"type": "program", "id": "p", "call_id": "c"}), done({"type": "program", "id": "p", "call_id": "d", "code": "x"}), completed())
+    assert told.item_types() == ["output_item.added", "output_item.done"]
+    assert told.output[0]["call_id"] == "c"
+
+
+def test_a_hosted_item_that_was_cut_is_incomplete_and_a_failed_one_stays_failed() -> None:
+    search = {"type": "web_search_call", "id": "w", "status": "in_progress"}
+    assert play(added(search)).output[0]["status"] == "incomplete"
+    assert play(done({**search, "status": "failed"}), completed()).output[0]["status"] == "failed"
+
+
+# ---- text ---------------------------------------------------------------------------------------
+
+
+def test_a_message_that_is_only_done_gets_its_whole_lifecycle() -> None:
+    told = play(done(message("m", "Hi")), completed())
+    assert told.item_types() == MESSAGE_LIFE
+
+
+def test_missing_parts_and_dones_are_made_up() -> None:
+    told = play(text("a", None, "m"), text("b", None, "m"), completed())
+    assert told.deltas("output_text") == ["a", "b"]
+    assert told.item_types()[-3:] == MESSAGE_LIFE[-3:]
+
+
+def test_a_content_index_that_grows_with_each_delta_is_one_part() -> None:
+    told = play(
+        added(message(status="in_progress")), text("He", content_index=0), text("ll", content_index=1),
+        text("o", content_index=2), ev("output_text.done", item_id="msg_up", output_index=0, content_index=3, text="Hello"),
+        done(message("msg_up", "Hello")), completed(),
+    )  # fmt: skip
+    assert {e["content_index"] for e in told.events if "content_index" in e} == {0}
+
+
+def test_two_parts_and_a_refusal_are_three_parts() -> None:
+    def part(index: int, kind: str) -> dict[str, Any]:
+        return ev("content_part.added", item_id="msg_up", output_index=0, content_index=index, part={"type": kind})
+
+    told = play(
+        added(message(status="in_progress")), part(0, "output_text"), text("a"),
+        ev("content_part.done", item_id="msg_up", output_index=0, content_index=0, part={"type": "output_text", "text": "a"}),
+        part(1, "output_text"), text("b", content_index=1), part(2, "refusal"),
+        ev("refusal.delta", item_id="msg_up", output_index=0, content_index=2, delta="no"), completed(),
+    )  # fmt: skip
+    assert [p.get("text", p.get("refusal")) for p in told.output[0]["content"]] == ["a", "b", "no"]
+
+
+def test_text_that_only_came_with_added_counts_at_the_end() -> None:
+    told = play(
+        added(message(status="in_progress")),
+        ev("content_part.added", item_id="msg_up", output_index=0, content_index=0, part={"type": "output_text", "text": "all"}),
+        completed(),
+    )
+    assert told.deltas("output_text") == ["all"]
+
+
+def test_a_done_text_that_extends_the_streamed_one_brings_the_rest() -> None:
+    told = play(*whole_message(["Hel"])[:3], done(message("msg_up", "Hello")), completed())
+    assert told.deltas("output_text") == ["Hel", "lo"]
+
+
+def test_a_done_text_that_contradicts_the_streamed_one_is_counted_and_loses() -> None:
+    told = play(*whole_message(["Hel"])[:3], done(message("msg_up", "Bye")), completed())
+    assert told.output[0]["content"][0]["text"] == "Hel"
+    assert [n.name for n in told.notes if n.kind == "tolerated"] == ["finished text differs from the streamed one"]
+
+
+def test_closing_events_of_an_item_that_was_never_opened() -> None:
+    empty = [
+        ev("output_text.done", output_index=1, item_id="x", content_index=0, text=""),
+        ev("content_part.done", output_index=1, item_id="x", content_index=0, part={"type": "output_text", "text": ""}),
+        ev("content_part.done", output_index=1, item_id="x", content_index=0, part=None),
+        ev("content_part.added", output_index=1, item_id="x", content_index=0, part=None),
+        done(message("x", ""), 1),
+    ]
+    assert len(play(*whole_message(["a"]), *empty, completed()).output) == 1
+    said = ev("output_text.done", output_index=1, item_id="x", content_index=0, text="said")
+    assert play(*whole_message(["a"]), said, completed()).output[1]["content"][0]["text"] == "said"
+
+
+def test_text_for_an_item_that_ended_is_a_protocol_fault_and_a_late_done_is_none() -> None:
+    events = whole_message(["a"])
+    assert play(*events, text("b")).response["status"] == "failed"
+    late = ev("output_text.done", item_id="msg_up", output_index=0, content_index=0, text="a")
+    assert play(*events, late, completed()).response["status"] == "completed"
+
+
+@pytest.mark.parametrize("delta", [5, ["a"], {"a": 1}])
+def test_a_delta_that_is_no_text_is_a_protocol_fault(delta: Any) -> None:
+    assert play(ev("output_text.delta", item_id="m", delta=delta)).response["status"] == "failed"
+    assert play(ev("function_call_arguments.delta", item_id="m", delta=delta)).response["status"] == "failed"
+
+
+def test_deltas_that_say_nothing_show_nothing() -> None:
+    told = play(*whole_message(["a"])[:3], text(""), ev("output_text.delta", item_id="msg_up"), ev("function_call_arguments.delta"), completed())
+    assert told.deltas("output_text") == ["a"]
+
+
+def test_a_content_part_of_an_unknown_type_is_a_protocol_fault() -> None:
+    part = ev("content_part.added", item_id="m", output_index=0, content_index=0, part={"type": "hologram"})
+    assert play(part).response["status"] == "failed"
+
+
+def test_logprobs_are_on_the_deltas_and_all_of_them_on_the_done() -> None:
+    one, two = {"token": "a", "logprob": -1}, {"token": "b", "logprob": -2}
+    told = play(
+        added(message(status="in_progress")), text("x"), {**text("a"), "logprobs": [one]}, {**text("b"), "logprobs": [two]}, completed(),
+    )  # fmt: skip
+    assert [e["logprobs"] for e in told.of("output_text.delta")] == [[], [one], [two]]
+    assert told.of("output_text.done")[0]["logprobs"] == [one, two]
+    assert told.output[0]["content"][0]["logprobs"] == [one, two]
+
+
+def test_annotations_are_announced_once_whether_streamed_or_only_at_the_end() -> None:
+    cite = {"type": "url_citation", "url": "https://a", "title": "A", "start_index": 0, "end_index": 1}
+    end = message("msg_up", "x")
+    end["content"][0]["annotations"] = [cite, {**cite, "url": "https://b"}]
+    streamed = ev("output_text.annotation.added", item_id="msg_up", output_index=0, content_index=0, annotation=cite)
+    told = play(*whole_message(["x"])[:3], streamed, streamed, done(end), completed())
+    assert [e["annotation_index"] for e in told.of("output_text.annotation.added")] == [0, 1]
+    assert told.output[0]["content"][0]["annotations"] == end["content"][0]["annotations"]
+
+
+def test_a_phase_is_kept() -> None:
+    said = {**message("msg_up", "x"), "phase": "commentary"}
+    told = play(added({**said, "content": [], "status": "in_progress"}), text("x"), done(said), completed())
+    assert told.output[0]["phase"] == "commentary"
+
+
+# ---- reasoning ----------------------------------------------------------------------------------
+
+
+def test_vllms_reasoning_parts_become_content_parts() -> None:
+    place = {"item_id": "rs_up", "output_index": 0, "content_index": 0}
+    item = {"type": "reasoning", "id": "rs_up", "summary": None, "content": None, "encrypted_content": None}
+    told = play(
+        added({**item, "status": "in_progress"}),
+        ev("reasoning_part.added", part={"type": "reasoning_text", "text": ""}, **place),
+        ev("reasoning_text.delta", delta="hm", **place), ev("reasoning_text.done", text="hm", **place),
+        ev("reasoning_part.done", part={"type": "reasoning_text", "text": "hm"}, **place),
+        done({**item, "content": [{"type": "reasoning_text", "text": "hm"}]}), completed(),
+    )  # fmt: skip
+    assert told.item_types() == [
+        "output_item.added", "content_part.added", "reasoning_text.delta", "reasoning_text.done",
+        "content_part.done", "output_item.done",
+    ]  # fmt: skip
+    assert told.output[0]["content"] == [{"type": "reasoning_text", "text": "hm"}]
+    assert told.output[0]["summary"] == []
+    assert "encrypted_content" not in told.output[0]
+
+
+def test_summaries_have_indexes_of_their_own_and_encrypted_content_is_kept() -> None:
+    place = {"item_id": "rs_up", "output_index": 0}
+    item = {"type": "reasoning", "id": "rs_up", "encrypted_content": "opaque"}
+    summary = [{"type": "summary_text", "text": "a"}, {"type": "summary_text", "text": "b"}]
+    told = play(
+        added(item),
+        ev("reasoning_summary_part.added", summary_index=0, part={"type": "summary_text", "text": ""}, **place),
+        ev("reasoning_summary_text.delta", summary_index=0, delta="a", **place),
+        ev("reasoning_summary_text.done", summary_index=0, text="a", **place),
+        ev("reasoning_summary_part.done", summary_index=0, part=summary[0], **place),
+        ev("reasoning.delta", delta="raw", **place),
+        ev("reasoning_summary_text.delta", summary_index=1, delta="b", **place),
+        done({**item, "summary": summary}), completed(),
+    )  # fmt: skip
+    assert [e["summary_index"] for e in told.of("reasoning_summary_part.added")] == [0, 1]
+    assert told.output[0]["summary"] == summary
+    assert told.output[0]["content"] == [{"type": "reasoning_text", "text": "raw"}]
+    assert told.output[0]["encrypted_content"] == "opaque"
+
+
+def test_reasoning_text_in_a_message_is_a_protocol_fault() -> None:
+    told = play(added(message(status="in_progress")), ev("reasoning_text.delta", item_id="msg_up", output_index=0, delta="x"))
+    assert told.response["status"] == "failed"
+
+
+def test_a_reasoning_item_with_only_opaque_content_is_kept_and_an_empty_one_is_dropped() -> None:
+    opaque = {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "x"}
+    assert len(play(done(opaque), completed()).output) == 1
+    assert play(done({**opaque, "encrypted_content": None}), completed()).output == []
+
+
+# ---- calls --------------------------------------------------------------------------------------
+
+
+def test_arguments_before_added_are_held_and_released_with_the_announcement() -> None:
+    told = play(args('{"a":'), added(call("f")), args("1}"), args_done('{"a":1}'), done(call("f", '{"a":1}')), completed())
+    assert told.deltas("function_call_arguments") == ['{"a":', "1}"]
+
+
+def test_arguments_done_is_the_only_carrier() -> None:
+    told = play(added(call("f")), args_done('{"a":1}'), done(call("f", '{"a":1}')), completed())
+    assert told.deltas("function_call_arguments") == ['{"a":1}']
+
+
+def test_full_arguments_in_added_and_again_at_done_count_once() -> None:
+    told = play(added(call("f", '{"a":1}')), done(call("f", '{"a":1}')), completed())
+    assert told.of("output_item.added")[0]["item"]["arguments"] == ""
+    assert told.output[0]["arguments"] == '{"a":1}'
+    assert play(added(call("f", '{"a":1}')), completed()).output[0]["arguments"] == '{"a":1}'
+
+
+def test_a_done_with_empty_arguments_leaves_the_deltas_standing() -> None:
+    told = play(added(call("f")), args('{"a":1}'), args_done(""), done(call("f", "")), completed())
+    assert told.output[0]["arguments"] == '{"a":1}'
+
+
+def test_other_arguments_at_done_lose_against_whole_streamed_ones_and_are_a_fault_against_half() -> None:
+    assert play(added(call("f")), args('{"a":1}'), args_done('{"a":2}'), completed()).output[0]["arguments"] == '{"a":1}'
+    assert play(added(call("f")), args('{"a":'), args_done('{"b":2}')).response["status"] == "failed"
+
+
+def test_a_call_without_arguments_has_an_empty_object_and_a_custom_one_an_empty_input() -> None:
+    told = play(*[e for e in whole_call("f", "") if e["type"] != "response.function_call_arguments.delta"], completed())
+    assert told.deltas("function_call_arguments") == ["{}"]
+    assert told.output[0]["arguments"] == "{}"
+    told = play(*whole_call("exec", ""), completed(), tools=[CUSTOM])
+    assert told.output[0]["input"] == ""
+
+
+def test_arguments_that_are_an_object_are_taken_as_their_json() -> None:
+    told = play(added(call("f")), done({**call("f"), "arguments": {"a": 1}}), completed())
+    assert told.output[0]["arguments"] == '{"a":1}'
+
+
+def test_the_tail_of_an_open_call_after_the_next_item_was_opened() -> None:
+    told = play(
+        added(call("f", ident="f1")), args('{"a":', 0, "f1"), added(message("m", status="in_progress"), 1), text("x", 1, "m"),
+        args("1}", 0, "f1"), args_done('{"a":1}', 0, "f1"), done(call("f", '{"a":1}', "f1")), done(message("m", "x"), 1), completed(),
+    )  # fmt: skip
+    assert [i["type"] for i in told.output] == ["function_call", "message"]
+    assert told.output[0]["arguments"] == '{"a":1}'
+
+
+def test_arguments_for_a_finished_call_or_a_message() -> None:
+    events = whole_call("f", "{}")
+    assert play(*events, args("{}")).response["status"] == "failed"
+    assert play(*events, args_done("{}"), completed()).response["status"] == "completed"
+    assert play(added(message("fc_up", status="in_progress")), args("{}")).response["status"] == "failed"
+
+
+def test_an_upstreams_own_namespace_stays() -> None:
+    told = play(added({**call("f"), "namespace": "ns"}), args("{}"), completed())
+    assert told.output[0]["namespace"] == "ns"
+
+
+def test_fifty_thousand_small_deltas_are_linear() -> None:
+    told = play_only([added(call("exec")), args('{"input":"'), *[args("x")] * 50_000, args('"}'), completed()])
+    assert len(told.output[0]["input"]) == 50_000
+
+
+def play_only(events: list[dict[str, Any]]) -> Any:
+    """Folded once: the ways of `play` are quadratic."""
+    from tests.translator.drive import fold, upstream
+
+    return fold(upstream(*events, tools=[CUSTOM]).entries)
+
+
+def test_life_events_of_the_upstream_are_never_shown() -> None:
+    told = play(created(), ev("in_progress", response={"id": "other"}), ev("queued"), *whole_message(["a"]), completed())
+    assert told.types.count("in_progress") == 1
+    assert b"resp_up" not in b"".join(told.frames)
+
+
+def test_unknown_events_are_ignored_and_counted() -> None:
+    told = play(ev("whatever", x=1), ev("odd.delta", item_id="msg_up"), *whole_message(["a"]), completed())
+    assert [(n.name, n.size) for n in told.notes if n.kind == "tolerated"] == [("unknown event", 2)]
