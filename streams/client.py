@@ -70,7 +70,7 @@ class Link:
         if connection is None or not connection.is_connected:
             connection = self._connection = self._make()
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await connection.connect()
+                await connection.connect()  # type: ignore[no-untyped-call]
         return connection
 
     async def send(self, commands: Iterable[Command]) -> None:
@@ -101,7 +101,8 @@ class Link:
 
 def pack(command: Command) -> bytes:
     """The wire form of a command."""
-    return cast("bytes", hiredis.pack_command(tuple(command)))
+    wire: Any = hiredis.pack_command(tuple(command))  # type: ignore[arg-type]  # a stub for one-tuples
+    return cast("bytes", wire)
 
 
 class Connections:
@@ -121,12 +122,12 @@ class Connections:
         return link
 
     def _make(self) -> AbstractConnection:
-        pool: ConnectionPool[Any] = self.client.connection_pool
-        return pool.make_connection()
+        pool: ConnectionPool = self.client.connection_pool
+        return cast("AbstractConnection", pool.make_connection())  # type: ignore[no-untyped-call]
 
     async def command(self, *command: str | bytes | int) -> Any:
         """A rare command on the pool, bounded in time; trouble comes as StoreError."""
-        return await bounded(self.client.execute_command(*command))
+        return await bounded(self.client.execute_command(*command))  # type: ignore[no-untyped-call]
 
     async def close(self) -> None:
         """Close everything. Whoever still waits for a reply gets an error."""
@@ -147,7 +148,9 @@ async def bounded(work: Awaitable[T]) -> T:
 async def connect(url: str) -> Connections:
     """Connect and see that the server answers; raises StoreError where it does not."""
     if not SCHEMES.match(url):
-        raise ValueError("the store's URL must begin with redis://, rediss://, unix:// or memory://")
+        raise ValueError(
+            "the store's URL must begin with redis://, rediss://, unix:// or memory://"
+        )
     connections = memory(url) if url.startswith("memory://") else remote(url)
     try:
         await connections.command("PING")
@@ -160,7 +163,7 @@ async def connect(url: str) -> Connections:
 def remote(url: str) -> Connections:
     """A real server."""
     keepalive = {} if url.startswith("unix:") else {"socket_keepalive": True}
-    pool: ConnectionPool[Any] = ConnectionPool.from_url(
+    pool: ConnectionPool = ConnectionPool.from_url(
         url,
         protocol=2,
         decode_responses=False,
@@ -177,14 +180,15 @@ def remote(url: str) -> Connections:
 
 
 def memory(url: str) -> Connections:
-    """fakeredis (the `memory` extra): one process, nothing durable, a few hundred frames a second."""
+    """A fakeredis (the `memory` extra): one process, nothing durable, a few hundred frames a second."""
     try:
         from fakeredis import FakeServer  # noqa: PLC0415 - an extra
         from fakeredis.aioredis import FakeRedis  # noqa: PLC0415
     except ImportError as error:
         raise StoreError("memory:// needs the extra: pip install 'respool[memory]'") from error
     name = url.removeprefix("memory://").strip("/")
-    server = _memory.setdefault(name, FakeServer(version=(7,))) if name else FakeServer(version=(7,))
+    server = (
+        _memory.setdefault(name, FakeServer(version=(7,))) if name else FakeServer(version=(7,))
+    )
     client = FakeRedis(server=server, protocol=2, decode_responses=False, socket_timeout=None)
     return Connections(client, memory=True)
-

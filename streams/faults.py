@@ -1,9 +1,9 @@
 """What can be wrong with a log or its store, beyond a script's refusal (`streams.scripts.refused`).
 
-    StoreError (translator.protocol.errors)
-    ├── StoreAway     Redis cannot be reached, or not within the writer's bound
-    ├── Gone          the response was deleted or has expired, also under a reader
-    └── LogLost       its state says that there is more than the log still holds: a hole, never to be skipped
+StoreError (translator.protocol.errors)
+├── StoreAway     Redis cannot be reached, or not within the writer's bound
+├── Gone          the response was deleted or has expired, also under a reader
+└── LogLost       its state says that there is more than the log still holds: a hole, never to be skipped
 """
 
 from translator.protocol.errors import StoreError

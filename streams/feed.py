@@ -32,7 +32,14 @@ class Feed:
     """Follows one output log while somebody reads it."""
 
     def __init__(
-        self, rid: str, logs: Logs, handover: Handover, doorbell: Doorbell, channel: str, *, patient: bool
+        self,
+        rid: str,
+        logs: Logs,
+        handover: Handover,
+        doorbell: Doorbell,
+        channel: str,
+        *,
+        patient: bool,
     ) -> None:
         """`patient`: this process is likely to translate the response itself, so the channel can wait for a tick."""
         self.rid = rid

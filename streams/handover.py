@@ -50,7 +50,9 @@ class Handover:
         for follower in self._inputs.get(rid, ()):
             follower.entries_appended(entries)
 
-    def publish_output(self, rid: str, first_seq: int, frames: Sequence[bytes], terminal: bool) -> None:
+    def publish_output(
+        self, rid: str, first_seq: int, frames: Sequence[bytes], terminal: bool
+    ) -> None:
         """The translate worker hands over frames that Redis has acknowledged."""
         for follower in self._outputs.get(rid, ()):
             follower.frames_committed(first_seq, frames, terminal)

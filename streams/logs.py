@@ -65,7 +65,11 @@ class Logs:
         return await self._reads.do(read_input(self._keys, rid, after_n, count))
 
     def request_input(
-        self, rid: str, after_n: int, count: int, on_reply: Callable[[list[Entry] | RespoolError], None]
+        self,
+        rid: str,
+        after_n: int,
+        count: int,
+        on_reply: Callable[[list[Entry] | RespoolError], None],
     ) -> None:
         """`read_input` with a callback."""
         self._reads.submit(read_input(self._keys, rid, after_n, count), on_reply)
@@ -77,7 +81,9 @@ class Logs:
 
     async def read_output(self, rid: str, after_seq: int, count: int = PAGE) -> Page:
         """Frames after `after_seq` (-1: from the start) with the state. Refused MISSING; LogLost at a hole."""
-        return await self._reads.do(outputs.read_output(self._keys, rid, after=after_seq, count=count))
+        return await self._reads.do(
+            outputs.read_output(self._keys, rid, after=after_seq, count=count)
+        )
 
     def request_output(
         self, rid: str, after_seq: int, count: int, on_reply: Callable[[Page | RespoolError], None]
@@ -94,7 +100,9 @@ class Logs:
         """The state hash, or None where the response is gone."""
         return await self._reads.do(state(self._keys, rid))
 
-    def request_state(self, rid: str, on_reply: Callable[[State | None | RespoolError], None]) -> None:
+    def request_state(
+        self, rid: str, on_reply: Callable[[State | RespoolError | None], None]
+    ) -> None:
         """`state` with a callback."""
         self._reads.submit(state(self._keys, rid), on_reply)
 

@@ -37,7 +37,14 @@ class Opening:
     """One wait for one response. Closed by whoever made it."""
 
     def __init__(
-        self, rid: str, logs: Logs, handover: Handover, doorbell: Doorbell, channel: str, *, patient: bool
+        self,
+        rid: str,
+        logs: Logs,
+        handover: Handover,
+        doorbell: Doorbell,
+        channel: str,
+        *,
+        patient: bool,
     ) -> None:
         """`patient`: this process is likely to run the round itself, so the channel can wait for a tick."""
         self._rid = rid
@@ -91,7 +98,7 @@ class Opening:
         if self._unring is None:
             self._unring = self._doorbell.subscribe(self._channel, self.look)
 
-    def _learn(self, state: State | None | RespoolError) -> None:
+    def _learn(self, state: State | RespoolError | None) -> None:
         if isinstance(state, RespoolError):
             self._fail(state)
         elif state is None:

@@ -202,7 +202,9 @@ class Writer:
             raise errors[0]
         self._load_scripts = False
 
-    async def _trouble(self, error: Exception, *, progress: bool, rids: set[str] | None = None) -> None:
+    async def _trouble(
+        self, error: Exception, *, progress: bool, rids: set[str] | None = None
+    ) -> None:
         """Pause and let the loop try again, or give up past the bound (all that waits, or only what is of `rids`)."""
         now = asyncio.get_running_loop().time()
         if self._down_since is None or progress:

@@ -47,6 +47,7 @@ class Call(Generic[T]):
         keys: tuple[str, ...],
         args: tuple[Arg, ...],
         parse: Callable[[Any], T],
+        *,
         size: int = 0,
     ) -> None:
         self.rid = rid
@@ -54,7 +55,5 @@ class Call(Generic[T]):
         self.parse = parse
         self.size = size + OVERHEAD
         self.command: tuple[Arg, ...] = (
-            (*keys, *args)
-            if script is None
-            else ("EVALSHA", script.sha, len(keys), *keys, *args)
+            (*keys, *args) if script is None else ("EVALSHA", script.sha, len(keys), *keys, *args)
         )

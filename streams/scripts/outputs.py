@@ -141,7 +141,7 @@ def commit(
             *frames,
         ),
         parse,
-        sum(map(len, frames)) + FRAME_OVERHEAD * len(frames) + len(body),
+        size=sum(map(len, frames)) + FRAME_OVERHEAD * len(frames) + len(body),
     )
 
 

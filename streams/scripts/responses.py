@@ -71,7 +71,7 @@ def create(
             round_body or b"",
         ),
         _created,
-        len(request_data) + len(round_body or b""),
+        size=len(request_data) + len(round_body or b""),
     )
 
 
@@ -91,9 +91,7 @@ def cancel(keys: Keys, rid: str, *, reason: str) -> Call[Cancelled]:
         entry = Entry(n=n, kind=Kind.CANCEL, t=t, data=data) if n else None
         return Cancelled(reply[0].decode(), bool(reply[1]), entry, bool(reply[4]))
 
-    return Call(
-        rid, CANCEL, (keys.state(rid), keys.input(rid)), (data, keys.bell_in(rid)), parse
-    )
+    return Call(rid, CANCEL, (keys.state(rid), keys.input(rid)), (data, keys.bell_in(rid)), parse)
 
 
 def delete(keys: Keys, rid: str) -> Call[None]:

@@ -76,9 +76,7 @@ class Lost:
     dup: bool
 
 
-def claim_round(
-    keys: Keys, rid: str, *, round: int, token: str, lease_ms: int
-) -> Call[Claim]:
+def claim_round(keys: Keys, rid: str, *, round: int, token: str, lease_ms: int) -> Call[Claim]:
     """Take an open round. Refuses MISSING, DONE, LEASED (it runs, or ran and nobody said `lost` yet), STALE, GAP."""
 
     def parse(reply: Any) -> Claim:
@@ -117,7 +115,7 @@ def append(
     for item in items:
         args.extend(item)
         size += len(item[1]) + ITEM_OVERHEAD
-    return Call(rid, APPEND, (keys.state(rid), keys.input(rid)), tuple(args), _appended, size)
+    return Call(rid, APPEND, (keys.state(rid), keys.input(rid)), tuple(args), _appended, size=size)
 
 
 ITEM_OVERHEAD = 20
