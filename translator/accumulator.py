@@ -131,7 +131,9 @@ class Accumulator:
             raise ProtocolFault("The upstream closed an item that is no object.")
         item_id, index = id_of(payload.get("id")) or id_of(event.get("item_id")), index_of(event)
         item_type = payload.get("type")
-        item = self.register.find_done(item_id, index, str(item_type))
+        item = self.register.find_done(
+            item_id, index, str(item_type), id_of(payload.get("call_id"))
+        )
         if item is None:
             if not payload or is_empty(payload):
                 self.tolerated["closed an item that was never opened"] += 1

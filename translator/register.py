@@ -23,7 +23,10 @@ class Register:
     def find(
         self, item_id: str | None, index: int | None, types: frozenset[str] | None = None
     ) -> Item | None:
-        """The item meant; an unknown id beside a known index is learned. `types` limits the guess by last open item."""
+        """The item meant. An unknown id beside a known index, or for an open item that has none, is learned.
+
+        `types` limits the guess by last open item.
+        """
         if item_id is not None and (item := self._by_id.get(item_id)) is not None:
             return item
         if index is not None:
@@ -32,19 +35,17 @@ class Register:
                 return None
             self.learn(item, item_id)
             return item
-        if item_id is not None:
-            return None
-        return next(
-            (
-                item
-                for item in reversed(self.items)
-                if item.ended is Ended.OPEN and (types is None or item.type in types)
-            ),
-            None,
-        )
+        for item in reversed(self.items):
+            fits = item.ended is Ended.OPEN and (types is None or item.type in types)
+            if fits and (item_id is None or not item.ids):
+                self.learn(item, item_id)
+                return item
+        return None
 
-    def find_done(self, item_id: str | None, index: int | None, item_type: str) -> Item | None:
-        """The item that an `output_item.done` closes. Its id may be new: then the index decides, or the last open one."""
+    def find_done(
+        self, item_id: str | None, index: int | None, item_type: str, call_id: str | None
+    ) -> Item | None:
+        """The item that an `output_item.done` closes. Its id may be new: then index, call id or type decide."""
         if item_id is not None and (item := self._by_id.get(item_id)) is not None:
             return item
         if index is not None:
@@ -53,15 +54,23 @@ class Register:
                 self.learn(item, item_id)
                 return item
             return item if item_id is None else None
-        fitting = [
-            item for item in self.items if item.ended is Ended.OPEN and item.type == item_type
-        ]
-        if item_id is not None:
-            fitting = [item for item in fitting if not item.ids] or fitting
-            if len(fitting) != 1:
-                return None
-            self.learn(fitting[0], item_id)
-        return fitting[-1] if fitting else None
+        found = self._by_likeness(item_id, item_type, call_id)
+        if found is not None:
+            self.learn(found, item_id)
+        return found
+
+    def _by_likeness(
+        self, item_id: str | None, item_type: str, call_id: str | None
+    ) -> Item | None:
+        """The open item of a type that a done without index must mean, if there is only one that it can."""
+        fitting = [i for i in self.items if i.ended is Ended.OPEN and i.type == item_type]
+        same_call = [item for item in fitting if call_id is not None and item.call_id == call_id]
+        if same_call:
+            return same_call[0]
+        if item_id is None:
+            return fitting[-1] if fitting else None
+        fitting = [item for item in fitting if not item.ids] or fitting
+        return fitting[0] if len(fitting) == 1 else None
 
     def add(self, item_type: str, item_id: str | None, index: int | None) -> Item:
         """A new item. Raises ProtocolFault for a second live item on one index or id."""

@@ -123,6 +123,17 @@ def test_ids_and_indexes_that_are_missing_everywhere() -> None:
     assert [i["type"] for i in told.output] == ["message", "function_call"]
 
 
+def test_ids_that_only_the_deltas_name_and_calls_that_only_their_call_id_tells_apart() -> None:
+    def bare(call_id: str, arguments: str = "") -> dict[str, Any]:
+        return {"type": "function_call", "call_id": call_id, "name": "f", "arguments": arguments}
+
+    told = play(
+        added(bare("c1"), None), args('{"a":1}', None, "x1"), added(bare("c2"), None), args('{"a":2}', None, "x2"),
+        done(bare("c1", '{"a":1}'), None), done(bare("c2", '{"a":2}'), None), completed(),
+    )  # fmt: skip
+    assert [(i["call_id"], i["arguments"]) for i in told.output] == [("c1", '{"a":1}'), ("c2", '{"a":2}')]
+
+
 def test_an_id_that_changes_between_added_and_done_is_found_by_its_index() -> None:
     told = play(added(message("a", status="in_progress")), text("x", 0, "b"), done(message("c", "x")), completed())
     assert len(told.output) == 1
