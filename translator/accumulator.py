@@ -71,6 +71,9 @@ class Accumulator:
         self.register = Register()
         self.result: RoundResult | None = None  # set by the upstream's terminal event, never cleared
         self.tolerated: Counter[str] = Counter()  # quirks that were put right, for metrics
+        # The part that the last text delta went to, and the fields that led there: most deltas follow one of their own.
+        self._where: tuple[Any, ...] = ()
+        self._last: tuple[Item, Part] | tuple[None, None] = (None, None)
 
     @property
     def items(self) -> list[Item]:
@@ -224,17 +227,29 @@ class Accumulator:
     def _delta(self, event: Event, kind: PartKind) -> Item | None:
         delta = event.get("delta")
         if not isinstance(delta, str):
-            if delta is None:
-                return None
-            raise ProtocolFault("The upstream sent a delta that is no text.")
-        item = self._text_item(event, kind)
-        part = self._part(item, _fitting(item, kind), event)
-        if part.append(delta):
-            logprobs = event.get("logprobs")
-            if isinstance(logprobs, list) and logprobs:
-                part.logprobs.extend([] for _ in range(len(part.pieces) - 1 - len(part.logprobs)))
-                part.logprobs.append(logprobs)
+            _refuse(delta)
+            return None
+        where = (
+            kind,
+            event.get("item_id"),
+            event.get("output_index"),
+            event.get("content_index"),
+            event.get("summary_index"),
+        )
+        item, part = self._last if where == self._where else (None, None)
+        if item is None or part is None or part.done or item.ended is not Ended.OPEN:
+            item = self._text_item(event, kind)
+            part = self._part(item, _fitting(item, kind), event)
+            self._where, self._last = where, (item, part)
+        if part.append(delta) and (logprobs := event.get("logprobs")):
+            self._logprobs(part, logprobs)
         return item
+
+    def _logprobs(self, part: Part, logprobs: Any) -> None:
+        """Keep the log probabilities of the piece that was just added."""
+        if isinstance(logprobs, list):
+            part.logprobs.extend([] for _ in range(len(part.pieces) - 1 - len(part.logprobs)))
+            part.logprobs.append(logprobs)
 
     def _text_done(self, event: Event, kind: PartKind) -> Item | None:
         """`output_text.done` and its like, `content_part.done` and its like: the whole text of a part."""
@@ -326,9 +341,8 @@ class Accumulator:
     def _call_delta(self, event: Event) -> Item | None:
         delta = event.get("delta")
         if not isinstance(delta, str):
-            if delta is None:
-                return None
-            raise ProtocolFault("The upstream sent a delta that is no text.")
+            _refuse(delta)
+            return None
         item = self._call(event)
         item.text.append(delta)
         return item
@@ -436,6 +450,12 @@ class Accumulator:
         "response.error": _error_event,
         "error": _error_event,
     }
+
+
+def _refuse(delta: Any) -> None:
+    """A delta that is missing says nothing; one that is no text is broken."""
+    if delta is not None:
+        raise ProtocolFault("The upstream sent a delta that is no text.")
 
 
 def _fitting(item: Item, kind: PartKind) -> PartKind:

@@ -21,18 +21,14 @@ class Boundary:
     """The waiting items of one round. `hold` an item, then show what `release` gives."""
 
     def __init__(self) -> None:
-        self._items: dict[int, Item] = {}  # by slot; an item leaves when it is released
+        self.waiting: dict[int, Item] = {}  # by slot; where it is empty, items are shown at once
         self._blocking: set[int] = set()  # slots of the calls that make the boundary
         self._sizes = {True: 0, False: 0}  # text that came while waiting, of blocking items and of others
         self._told: dict[int, int] = {}  # by slot: how much of its text is counted in `_sizes`
 
-    def __bool__(self) -> bool:
-        """Whether anything waits; where nothing does, items are shown at once."""
-        return bool(self._items)
-
     def hold(self, item: Item, *, blocking: bool) -> None:
         """Let an item wait; `blocking` if it is itself a call that nobody can place yet, or the gateway's."""
-        self._items[item.slot] = item
+        self.waiting[item.slot] = item
         size = item.text.size + sum(part.size for part in item.parts)
         self._sizes[blocking] += size - self._told.get(item.slot, 0)
         self._told[item.slot] = size
@@ -43,26 +39,26 @@ class Boundary:
 
     def release(self) -> list[Item]:
         """Take out what lies below the boundary, in output order."""
-        limit = min((self._items[slot].place for slot in self._blocking), default=None)
+        limit = min((self.waiting[slot].place for slot in self._blocking), default=None)
         below = [
             item
-            for item in self._items.values()
+            for item in self.waiting.values()
             if item.slot not in self._blocking and (limit is None or item.place < limit)
         ]
         below.sort(key=lambda item: (item.place, item.slot))
         for item in below:
-            del self._items[item.slot]
+            del self.waiting[item.slot]
         return below
 
     def blocking(self) -> list[Item]:
         """The calls that make the boundary, in order of appearance."""
-        return [self._items[slot] for slot in sorted(self._blocking)]
+        return [self.waiting[slot] for slot in sorted(self._blocking)]
 
     def drop_blocking(self) -> list[Item]:
         """Give the blocking items up: they will never be shown. What waited behind them can be released."""
         dropped = self.blocking()
         for item in dropped:
-            del self._items[item.slot]
+            del self.waiting[item.slot]
         self._blocking.clear()
         return dropped
 
@@ -73,6 +69,6 @@ class Boundary:
 
     def settle(self) -> None:
         """Call after a release was shown: with nothing left waiting the counts begin anew."""
-        if not self._items:
+        if not self.waiting:
             self._sizes = {True: 0, False: 0}
             self._told.clear()

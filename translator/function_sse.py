@@ -14,7 +14,9 @@ from typing import Any
 
 from translator.custom_input import CustomInput, decode
 from translator.items import Ended, Item
-from translator.lifecycle import Lifecycle, Write
+from translator.lifecycle import Lifecycle
+from translator.output import Output
+from translator.protocol.sse import DeltaTemplate
 from translator.upstream_item import is_json
 
 
@@ -30,17 +32,19 @@ class CallLifecycle(Lifecycle):
         item: Item,
         index: int,
         public_id: str,
-        write: Write,
+        out: Output,
         *,
         call_id: str,
         name: str,
         namespace: str | None,
     ) -> None:
-        super().__init__(item, index, public_id, write)
+        super().__init__(item, index, public_id, out)
         self._head = {"id": public_id, "type": self.public_type}
         self._identity = {"call_id": call_id, "name": name}
         if namespace is not None:
             self._identity["namespace"] = namespace
+        self._place = {"item_id": public_id, "output_index": index}
+        self._template = DeltaTemplate(f"response.{self.event}.delta", self._place, {})
         self._sent = 0  # pieces of the call's text that were taken
         self._told = False  # the text's own done event was written
 
@@ -86,16 +90,13 @@ class CallLifecycle(Lifecycle):
 
     def _delta(self, delta: str) -> None:
         if delta:
-            self._write(f"response.{self.event}.delta", {**self._place(), "delta": delta})
+            self._out.write_delta(self._template, delta)
 
     def _tell(self) -> None:
         """Write what is still missing of the text, and its done event."""
         self._delta(self._last())
         self._told = True
-        self._write(f"response.{self.event}.done", {**self._place(), **self._done_fields()})
-
-    def _place(self) -> dict[str, Any]:
-        return {"item_id": self.id, "output_index": self.index}
+        self._out.write(f"response.{self.event}.done", {**self._place, **self._done_fields()})
 
     def _certain(self) -> bool:
         raise NotImplementedError

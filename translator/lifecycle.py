@@ -1,17 +1,15 @@
 """What the client has been shown of one output item, and the frames that are due.
 
-In: an item of the accumulator, which holds everything. Out: public frames, through `write`. A lifecycle keeps cursors
+In: an item of the accumulator, which holds everything. Out: public frames, into the `Output`. A lifecycle keeps cursors
 only, so a release after waiting and a live stream are the same code: `advance` writes whatever the item has that the
 client has not seen. Event families and their order: contract.md section 8. Calls: `translator.function_sse`.
 """
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from translator.items import TEXT_KEY, Ended, Item, Part
-
-Write = Callable[[str, dict[str, Any]], None]
-"""Numbers and writes one frame: the event's type, and its fields behind `type` and `sequence_number`."""
+from translator.output import Output
+from translator.protocol.sse import DeltaTemplate
 
 IDENTITY: Final = ("call_id", "name", "namespace", "server_label")
 """Besides id and type, what never changes after `output_item.added` (contract.md section 3, rule 5)."""
@@ -39,16 +37,16 @@ class Lifecycle:
     `final` is set when the item is closed: the item as it stands in the terminal response, whatever was sent of it.
     """
 
-    def __init__(self, item: Item, index: int, public_id: str, write: Write) -> None:
+    def __init__(self, item: Item, index: int, public_id: str, out: Output) -> None:
         self.item = item
         self.index = index
         self.id = public_id
         self.final: dict[str, Any] | None = None
-        self._write = write
+        self._out = out
 
     def announce(self) -> None:
         """Write `output_item.added`; the first frame of every item."""
-        self._write(
+        self._out.write(
             "response.output_item.added",
             {"output_index": self.index, "item": self.snapshot("in_progress")},
         )
@@ -67,42 +65,44 @@ class Lifecycle:
 
     def _done(self, status: str) -> None:
         self.final = self.snapshot(status)
-        self._write(
+        self._out.write(
             "response.output_item.done", {"output_index": self.index, "item": self.final}
         )
 
 
 class _PartCursor:
-    """How much of one part the client has seen. `index` counts within the part's list."""
+    """How much of one part the client has seen."""
 
-    __slots__ = ("annotations", "closed", "index", "sent")
+    __slots__ = ("annotations", "closed", "delta", "place", "sent")
 
-    def __init__(self, index: int) -> None:
-        self.index = index
+    def __init__(self, part: Part, place: dict[str, Any]) -> None:
+        self.place = place  # the fields that tell where the part is
         self.sent = 0  # pieces written as deltas
         self.annotations = 0  # annotations written
         self.closed = False
+        after: dict[str, Any] = {"logprobs": []} if part.kind == "output_text" else {}
+        self.delta = DeltaTemplate(_TEXT_EVENTS[part.kind] + ".delta", place, after)
 
 
 class TextLifecycle(Lifecycle):
     """A message or a reasoning item: parts that open, grow and close, then the item."""
 
-    def __init__(self, item: Item, index: int, public_id: str, write: Write) -> None:
-        super().__init__(item, index, public_id, write)
+    def __init__(self, item: Item, index: int, public_id: str, out: Output) -> None:
+        super().__init__(item, index, public_id, out)
         self._cursors: list[_PartCursor] = []
         self._open = 0  # parts before this one are closed
 
     def advance(self, *, coalesce: bool = False) -> None:
         """See Lifecycle. An item that the upstream ended as incomplete waits for the response's end."""
-        parts = self.item.parts
-        while len(self._cursors) < len(parts):
-            self._open_part(parts[len(self._cursors)])
+        parts, cursors = self.item.parts, self._cursors
+        while len(cursors) < len(parts):
+            self._open_part(parts[len(cursors)])
         for at in range(self._open, len(parts)):
-            self._grow(parts[at], self._cursors[at], coalesce=coalesce)
-            if parts[at].done:
-                self._close_part(parts[at], self._cursors[at])
-        while self._open < len(parts) and self._cursors[self._open].closed:
-            self._open += 1
+            part, cursor = parts[at], cursors[at]
+            self._grow(part, cursor, coalesce=coalesce)
+            if part.done:
+                self._close_part(part, cursor)
+                self._open += at == self._open
         if self.item.ended is Ended.DONE:
             self._done("completed")
 
@@ -138,66 +138,64 @@ class TextLifecycle(Lifecycle):
 
     def _open_part(self, part: Part) -> None:
         summary = part.kind == "summary_text"
-        index = sum((p.kind == "summary_text") is summary for p in self.item.parts[: len(self._cursors)])
-        cursor = _PartCursor(index)
-        self._cursors.append(cursor)
+        earlier = self.item.parts[: len(self._cursors)]
+        index = sum((one.kind == "summary_text") is summary for one in earlier)
+        place = {
+            "item_id": self.id,
+            "output_index": self.index,
+            "summary_index" if summary else "content_index": index,
+        }
+        self._cursors.append(_PartCursor(part, place))
         event = "reasoning_summary_part.added" if summary else "content_part.added"
-        self._write(f"response.{event}", {**self._place(part, cursor), "part": empty_part(part)})
+        self._out.write(f"response.{event}", {**place, "part": empty_part(part)})
 
     def _grow(self, part: Part, cursor: _PartCursor, *, coalesce: bool) -> None:
         pieces, sent = part.pieces, cursor.sent
-        if sent < len(pieces):
-            cursor.sent = len(pieces)
-            place = self._place(part, cursor)
-            event = _TEXT_EVENTS[part.kind] + ".delta"
-            if coalesce and len(pieces) - sent > 1:
-                self._delta(event, place, part, "".join(pieces[sent:]), slice(sent, None))
-            else:
-                for at in range(sent, len(pieces)):
-                    self._delta(event, place, part, pieces[at], slice(at, at + 1))
-        while cursor.annotations < len(part.annotations):
-            self._write(
-                "response.output_text.annotation.added",
-                {
-                    **self._place(part, cursor),
-                    "annotation_index": cursor.annotations,
-                    "annotation": part.annotations[cursor.annotations],
-                },
-            )
-            cursor.annotations += 1
+        cursor.sent = len(pieces)
+        if part.logprobs:
+            self._grow_with_logprobs(part, cursor, sent)
+        elif coalesce and sent < len(pieces):
+            self._out.write_delta(cursor.delta, "".join(pieces[sent:]))
+        else:
+            for at in range(sent, len(pieces)):
+                self._out.write_delta(cursor.delta, pieces[at])
+        if cursor.annotations < len(part.annotations):
+            self._annotate(part, cursor)
 
-    def _delta(
-        self, event: str, place: dict[str, Any], part: Part, delta: str, pieces: slice
-    ) -> None:
-        fields = {**place, "delta": delta}
-        if part.kind == "output_text":
-            fields["logprobs"] = [one for piece in part.logprobs[pieces] for one in piece]
-        self._write(event, fields)
+    def _grow_with_logprobs(self, part: Part, cursor: _PartCursor, sent: int) -> None:
+        """Deltas of a text whose upstream tells log probabilities: each piece with its own, never joined."""
+        for at in range(sent, len(part.pieces)):
+            logprobs = part.logprobs[at] if at < len(part.logprobs) else []
+            fields = {**cursor.place, "delta": part.pieces[at], "logprobs": logprobs}
+            self._out.write("response.output_text.delta", fields)
+
+    def _annotate(self, part: Part, cursor: _PartCursor) -> None:
+        for at in range(cursor.annotations, len(part.annotations)):
+            fields = {"annotation_index": at, "annotation": part.annotations[at]}
+            self._out.write("response.output_text.annotation.added", {**cursor.place, **fields})
+        cursor.annotations = len(part.annotations)
 
     def _close_part(self, part: Part, cursor: _PartCursor) -> None:
         if cursor.closed:
             return
         self._grow(part, cursor, coalesce=False)
         cursor.closed = True
-        place, whole = self._place(part, cursor), part_object(part)
+        whole = part_object(part)
         key = TEXT_KEY[part.kind]
-        fields = {**place, key: whole[key]}
+        fields = {**cursor.place, key: whole[key]}
         if part.kind == "output_text":
             fields["logprobs"] = whole["logprobs"]
-        self._write(_TEXT_EVENTS[part.kind] + ".done", fields)
-        event = "reasoning_summary_part.done" if part.kind == "summary_text" else "content_part.done"
-        self._write(f"response.{event}", {**place, "part": whole})
-
-    def _place(self, part: Part, cursor: _PartCursor) -> dict[str, Any]:
-        index = "summary_index" if part.kind == "summary_text" else "content_index"
-        return {"item_id": self.id, "output_index": self.index, index: cursor.index}
+        self._out.write(_TEXT_EVENTS[part.kind] + ".done", fields)
+        summary = part.kind == "summary_text"
+        event = "reasoning_summary_part.done" if summary else "content_part.done"
+        self._out.write(f"response.{event}", {**cursor.place, "part": whole})
 
 
 class HostedLifecycle(Lifecycle):
     """An item that the upstream runs and tells of by itself: shown as it is, under an id of ours."""
 
-    def __init__(self, item: Item, index: int, public_id: str, write: Write) -> None:
-        super().__init__(item, index, public_id, write)
+    def __init__(self, item: Item, index: int, public_id: str, out: Output) -> None:
+        super().__init__(item, index, public_id, out)
         self._sent = 0  # events of the item that were looked at
         self._identity: dict[str, Any] = {}  # what `added` said and nothing later changes
 
@@ -207,7 +205,7 @@ class HostedLifecycle(Lifecycle):
         for event in self.item.events[self._sent :]:
             if event["type"] in known:
                 fields = {k: v for k, v in event.items() if k not in ("type", "sequence_number")}
-                self._write(
+                self._out.write(
                     event["type"], {**fields, "item_id": self.id, "output_index": self.index}
                 )
         self._sent = len(self.item.events)

@@ -22,11 +22,11 @@ from typing import Any, Final
 
 import orjson
 
+from translator.output import Output
 from translator.protocol.cleaned import cleaned
 from translator.protocol.entries import Entry, Kind, RequestEntry, RoundEnd
 from translator.protocol.errors import LimitPassed, ProtocolFault, StoreError
 from translator.protocol.response import add_usage, template, usage
-from translator.protocol.sse import frame
 from translator.round import Round, Shown
 from translator.toolmap import ToolMap
 from translator.upstream_event import END_OF_STREAM, Event, events
@@ -108,15 +108,14 @@ class Step:
 class Machine:
     """The fold of one response. Feed it every entry of the input log from the first, in order.
 
-    `status` is the response's, `sequence` the number of the next frame; `response` is the stored Response once the
-    terminal frame was made.
+    `status` is the response's; `response` is the stored Response once the terminal frame was made.
     """
 
     def __init__(self, response_id: str) -> None:
         self.response_id = response_id
         self.status = "queued"
-        self.sequence = 0
         self.response: dict[str, Any] | None = None  # set with the terminal frame
+        self._out = Output()
         self._step = Step()  # what the entry at hand has brought; taken by feed
         self._request: RequestEntry | None = None  # set by the request entry
         self._template: dict[str, Any] = {}  # the 31 keys, set by the request entry
@@ -125,9 +124,12 @@ class Machine:
         self._usage: dict[str, Any] | None = None  # summed over rounds
         self._round: Round | None = None  # set by each attempt
         self._attempt = 0  # attempts of the current round
-        self._bytes = 0  # public bytes so far
-        self._limit: int | None = None  # set by the request entry; lifted for the frames that end the response
         self._now = 0  # time of the entry at hand, ms
+
+    @property
+    def sequence(self) -> int:
+        """The number of the next frame."""
+        return self._out.sequence
 
     @property
     def terminal(self) -> bool:
@@ -146,6 +148,7 @@ class Machine:
             self._fail("server_error", fault.message)
         except LimitPassed as passed:
             self._fail("server_error", passed.message)
+        step.frames = self._out.take()
         return step
 
     def _feed(self, entry: Entry) -> None:
@@ -172,7 +175,7 @@ class Machine:
         if request.get("version") != ENTRY_VERSION or request.get("id") != self.response_id:
             raise ForeignLog("The input log does not begin with a request of this version.")
         self._request = request
-        self._limit = request["limits"]["max_response_bytes"]
+        self._out.limit = request["limits"]["max_response_bytes"]
         self._tools = ToolMap.of_entry(request)
         self._template = template(request, self._now // 1000)
         if request["request"].get("background"):
@@ -190,7 +193,7 @@ class Machine:
         same = self._round is not None and self._round.number == entry.round
         self._attempt = self._attempt + 1 if same else 1
         self._round = Round(
-            self.response_id, entry.round, self._tools, self._shown, self._write, self._note
+            self.response_id, entry.round, self._tools, self._shown, self._out, self._note
         )
 
     def _frame(self, block: bytes) -> None:
@@ -238,7 +241,7 @@ class Machine:
         self._end("cancelled")
 
     def _fail(self, code: str, message: str) -> None:
-        self._limit = None
+        self._out.limit = None
         self._close_round("incomplete")
         self._end(
             "failed",
@@ -253,7 +256,7 @@ class Machine:
 
     def _life(self, event: str, status: str) -> None:
         self.status = status
-        self._write(event, {"response": {**self._template, "status": status}})
+        self._out.write(event, {"response": {**self._template, "status": status}})
 
     def _end(self, status: str, **fields: Any) -> None:
         if self._round is not None:
@@ -270,16 +273,8 @@ class Machine:
             response["completed_at"] = self._now // 1000
         self.status = status
         self.response = response
-        self._limit = None
-        self._write(TERMINAL_EVENTS[status], {"response": response})
-
-    def _write(self, event: str, fields: dict[str, Any]) -> None:
-        written = frame(event, {"type": event, "sequence_number": self.sequence, **fields})
-        self.sequence += 1
-        self._step.frames.append(written)
-        self._bytes += len(written)
-        if self._limit is not None and self._bytes > self._limit:
-            raise LimitPassed(f"The response is larger than {self._limit} bytes.")
+        self._out.limit = None
+        self._out.write(TERMINAL_EVENTS[status], {"response": response})
 
     def _note(self, kind: str, name: str, size: int) -> None:
         self._step.notes.append(Note(kind, name, size))

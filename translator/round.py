@@ -1,6 +1,6 @@
 """One inference round on its way to the client: fold, classify, hold or show, close.
 
-In: the events of one upstream stream. Out: public item frames through `write`, and at the end the round's items as the
+In: the events of one upstream stream. Out: public item frames in the `Output`, and at the end the round's items as the
 terminal response lists them. Called by the machine, which owns numbering, the response's life and everything that
 spans rounds. Step 3 of the data's way: accumulator → boundary → lifecycle.
 """
@@ -19,7 +19,8 @@ from translator.function_sse import (
 )
 from translator.ids import call_id, item_id
 from translator.items import Ended, Item
-from translator.lifecycle import HostedLifecycle, Lifecycle, TextLifecycle, Write
+from translator.lifecycle import HostedLifecycle, Lifecycle, TextLifecycle
+from translator.output import Output
 from translator.protocol.errors import ProtocolFault
 from translator.toolmap import Tool, ToolKind, ToolMap
 from translator.upstream_event import Event
@@ -48,7 +49,7 @@ class Round:
         number: int,
         tools: ToolMap,
         shown: Shown,
-        write: Write,
+        out: Output,
         note: Callable[[str, str, int], None],
     ) -> None:
         """`note(kind, name, size)` takes what is worth counting outside the core."""
@@ -57,7 +58,7 @@ class Round:
         self._response_id = response_id
         self._tools = tools
         self._shown = shown
-        self._write = write
+        self._out = out
         self._note = note
         self._accumulator = Accumulator()
         self._boundary = Boundary()
@@ -83,7 +84,7 @@ class Round:
             self._settle_dones()
         if item is None:
             return
-        if not self._boundary and not self._blocks(item):
+        if not self._boundary.waiting and not self._blocks(item):
             self._show(item)
             return
         self._boundary.hold(item, blocking=self._blocks(item))
@@ -115,7 +116,7 @@ class Round:
 
     def _blocks(self, item: Item) -> bool:
         """Whether a call makes a boundary: nobody knows its owner, or the gateway is."""
-        if not item.is_call or item.slot in self._lifecycles:
+        if item.slot in self._lifecycles or not item.is_call:
             return False
         if item.unnamed:
             return True
@@ -135,7 +136,7 @@ class Round:
         if lifecycle.final is not None:
             return
         lifecycle.advance(coalesce=coalesce)
-        if isinstance(lifecycle, CallLifecycle) and lifecycle.waits:
+        if item.ended is Ended.DONE and isinstance(lifecycle, CallLifecycle) and lifecycle.waits:
             self._waiting_dones.append(lifecycle)
 
     def _settle_dones(self) -> None:
@@ -162,7 +163,7 @@ class Round:
 
     def _plain(self, item: Item, index: int) -> Lifecycle:
         kind = TextLifecycle if item.type in ("message", "reasoning") else HostedLifecycle
-        return kind(item, index, self._id(item, item.type), self._write)
+        return kind(item, index, self._id(item, item.type), self._out)
 
     def _call(self, item: Item, index: int) -> CallLifecycle:
         name = item.name or ""
@@ -172,7 +173,7 @@ class Round:
             item,
             index,
             self._id(item, kind.public_type),
-            self._write,
+            self._out,
             call_id=self._call_id(item),
             name=tool.name if tool else name,
             namespace=tool.namespace if tool else item.namespace,

@@ -27,13 +27,13 @@ _ENDS: Final = {
 def events(block: bytes) -> list[Event]:
     """The events of one block; none for data that is JSON but no object. Raises ProtocolFault for broken JSON."""
     name, data = fields(block)
-    if data.strip() == b"[DONE]":
+    if data.startswith(b"[") and data.strip() == b"[DONE]":
         return [END_OF_STREAM]
     body = _loads(data)
     if not isinstance(body, dict):
         return []
     kind = body.get("type")
-    if isinstance(kind, str) and kind:
+    if kind and isinstance(kind, str):
         return [body]
     if isinstance(body.get("error"), (dict, str)):
         return [{"type": "error", "error": body["error"]}]

@@ -60,6 +60,8 @@ def loads(raw: bytes, *, max_depth: int = WRITABLE_DEPTH) -> Json:
 def dumps(value: Json) -> bytes:
     """Write a value as one line of JSON that no client's line splitter cuts."""
     raw = orjson.dumps(value)
+    if raw.isascii():
+        return raw
     for character, escape in LINE_ENDS:
         if character in raw:
             raw = raw.replace(character, escape)

@@ -103,10 +103,22 @@ def has_data(block: bytes) -> bool:
 
 def fields(block: bytes) -> tuple[str | None, bytes]:
     """The event name (None if not said) and the joined data of a block; a block that is JSON is all data."""
-    if block.startswith(b"data: ") and b"\n" not in block:
+    end = block.find(b"\n")
+    if end < 0 and block.startswith(b"data: "):
         return None, block[6:]
+    if (
+        block.startswith(b"event: ")
+        and block.startswith(b"data: ", end + 1)
+        and block.find(b"\n", end + 1) < 0
+    ):
+        return block[7:end].decode("utf-8", "replace"), block[end + 7 :]
     if block.lstrip()[:1] == b"{":
         return None, block
+    return _fields(block)
+
+
+def _fields(block: bytes) -> tuple[str | None, bytes]:
+    """The rare forms: several data lines, other fields between, no blank after the colon."""
     event: str | None = None
     data: list[bytes] = []
     for line in block.split(b"\n"):
@@ -137,6 +149,29 @@ def is_end(block: bytes) -> bool:
 def frame(event_type: str, payload: dict[str, Any]) -> bytes:
     """One public frame as it is stored and sent (contract.md section 3); `payload` begins with its own `type`."""
     return b"event: %b\ndata: %b\n\n" % (event_type.encode(), dumps(payload))
+
+
+class DeltaTemplate:
+    """The frame of a delta but for its number and its text: made once a part, written a thousand times."""
+
+    __slots__ = ("_head", "_middle", "_tail")
+
+    def __init__(self, event_type: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+        """`before` and `after` are the fields around `delta`; a frame is the very one that `frame` would give."""
+        kind = event_type.encode()
+        self._head = b'event: %b\ndata: {"type":"%b","sequence_number":' % (kind, kind)
+        self._middle = b",%b,\"delta\":" % dumps(before)[1:-1]
+        self._tail = (b",%b}\n\n" % dumps(after)[1:-1]) if after else b"}\n\n"
+
+    def frame(self, sequence_number: int, delta: str) -> bytes:
+        """The frame of one delta."""
+        return b"%b%d%b%b%b" % (
+            self._head,
+            sequence_number,
+            self._middle,
+            dumps(delta),
+            self._tail,
+        )
 
 
 def with_id(public_frame: bytes, sequence_number: int, retry_ms: int | None = None) -> bytes:
