@@ -165,7 +165,7 @@ class Accumulator:
             item.done_payload = payload
         self._identify(item, payload)
         if item.is_call:
-            self._settle(item.text, arguments_of(payload) or item.initial, strict=True)
+            self._settle(item.text, arguments_of(payload), strict=True)
         elif item.type == "message":
             self._whole_parts(item, payload.get("content"), summary=False)
         elif item.type == "reasoning":
@@ -180,7 +180,7 @@ class Accumulator:
                 self._settle(part, part.said_first, strict=False)
             part.done = ended is Ended.DONE or part.done
         if item.is_call and not item.text.pieces:
-            item.text.append(item.initial)
+            item.text.append(item.held or item.initial)
         item.text.finish()
         item.text.done = True
         item.ended = ended
@@ -344,8 +344,22 @@ class Accumulator:
             _refuse(delta)
             return None
         item = self._call(event)
-        item.text.append(delta)
+        if item.text.size:
+            item.text.append(delta)
+        else:
+            self._first_arguments(item, delta)
         return item
+
+    def _first_arguments(self, item: Item, delta: str) -> None:
+        """Hold an empty object that comes first: vLLM's parsers send one, and then the arguments as well."""
+        if delta.strip() == "{}" and not item.held:
+            item.held = delta
+            return
+        if item.held and delta.lstrip().startswith("{"):
+            self.tolerated["empty object before the arguments"] += 1
+            item.held = ""
+        item.text.append(item.held + delta)
+        item.held = ""
 
     def _call_done(self, event: Event) -> Item | None:
         item_id, index = id_of(event.get("item_id")), index_of(event)
@@ -355,7 +369,8 @@ class Accumulator:
             return None
         item = self._call(event)
         self._identify(item, event)
-        self._settle(item.text, arguments_of(event), strict=True)
+        self._settle(item.text, arguments_of(event) or item.held, strict=True)
+        item.held = ""
         item.text.done = True
         return item
 

@@ -445,6 +445,16 @@ def test_arguments_that_are_an_object_are_taken_as_their_json() -> None:
     assert told.output[0]["arguments"] == '{"a":1}'
 
 
+def test_an_empty_object_before_the_arguments_is_a_false_start_and_alone_it_is_the_arguments() -> None:
+    told = play(added(call("f")), args("{}"), args('{"a":1}'), args_done('{"a":1}'), done(call("f", '{"a":1}')), completed())
+    assert told.deltas("function_call_arguments") == ['{"a":1}']
+    for end in ([args_done("{}"), done(call("f", "{}"))], [args_done("")], []):
+        told = play(added(call("f")), args("{}"), *end, completed())
+        assert told.deltas("function_call_arguments") == ["{}"]
+    assert play(added(call("f")), args("{}"), args(" "), completed()).output[0]["arguments"] == "{} "
+    assert play(added(call("exec")), args("{}"), args('{"input":"x"}'), completed(), tools=[CUSTOM]).output[0]["input"] == "x"
+
+
 def test_the_tail_of_an_open_call_after_the_next_item_was_opened() -> None:
     told = play(
         added(call("f", ident="f1")), args('{"a":', 0, "f1"), added(message("m", status="in_progress"), 1), text("x", 1, "m"),
