@@ -44,10 +44,15 @@ _memory: dict[str, Any] = {}
 """The fakeredis servers that have a name (`memory://name`), so that two connections can meet in one."""
 
 
-def refusal_of_use(error: BaseException) -> StoreError:
-    """Any error of the client as one of ours; hosts and keys in its text go no further than the log's `__cause__`."""
+def word_of(error: ResponseError) -> str:
+    """The first word of an error reply, which redis-py takes off where it knows it."""
+    return error.status_code or str(error).split(" ", 1)[0]
+
+
+def as_store_error(error: BaseException) -> StoreError:
+    """Any error of the client as one of ours. Hosts and values in its text stay behind, in `__cause__`."""
     if isinstance(error, ResponseError):
-        word = str(error).split(" ", 1)[0]
+        word = word_of(error)
         return StoreError(f"the store refused a command: {word if word.isupper() else 'error'}")
     return StoreAway("the store is away")
 
@@ -126,14 +131,14 @@ class Connections:
         return cast("AbstractConnection", pool.make_connection())  # type: ignore[no-untyped-call]
 
     async def command(self, *command: str | bytes | int) -> Any:
-        """A rare command on the pool, bounded in time; trouble comes as StoreError."""
+        """A rare command on the pool, bounded in time; its reply is as redis-py shapes it. Trouble comes as StoreError."""
         return await bounded(self.client.execute_command(*command))  # type: ignore[no-untyped-call]
 
     async def close(self) -> None:
         """Close everything. Whoever still waits for a reply gets an error."""
         for link in self._links:
             await link.drop()
-        await self.client.aclose()
+        await self.client.aclose(close_connection_pool=True)
 
 
 async def bounded(work: Awaitable[T]) -> T:
@@ -142,7 +147,7 @@ async def bounded(work: Awaitable[T]) -> T:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             return await work
     except (RedisError, OSError, TimeoutError) as error:
-        raise refusal_of_use(error) from error
+        raise as_store_error(error) from error
 
 
 async def connect(url: str) -> Connections:

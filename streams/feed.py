@@ -95,11 +95,11 @@ class Feed:
             self.look()
 
     def tick(self, now: float) -> None:
-        """The hub's ticker: subscribe where that was put off, poll where it was quiet."""
+        """The hub's ticker, every POLL_S: subscribe where that was put off, poll where it was quiet."""
         local = self._handover.translating(self.rid)
         if not local:
             self._listen()
-        if now - self._heard >= (LOCAL_POLL_S if local else POLL_S):
+        if now - self._heard >= (LOCAL_POLL_S if local else POLL_S / 2):
             self.look()
 
     def look(self) -> None:
@@ -118,8 +118,6 @@ class Feed:
         self.learn(page)
         if self._stale or (self.tail is not None and self.known > self.tail):
             self.look()
-        if page.frames or self.done:
-            self._wake()
 
     def learn(self, page: Page) -> None:
         """A page of the log, read by this feed or by one of its readers."""
@@ -133,6 +131,8 @@ class Feed:
             self.tail = page.seq
         if page.done and self.tail == page.seq:
             self.done = True
+        if page.frames or self.done:
+            self._wake()
 
     def _extend(self, frames: Sequence[Frame]) -> None:
         """Continue the ring, or begin it anew where the frames do not continue it."""
@@ -164,7 +164,7 @@ class Feed:
         self._ring_bytes = size
 
     def _listen(self) -> None:
-        if self._unring is None and not self._handover.translating(self.rid):
+        if self._unring is None and not self.done and not self._handover.translating(self.rid):
             self._unring = self._doorbell.subscribe(self._channel, self.look)
 
     def _deafen(self) -> None:

@@ -69,7 +69,8 @@ class Opening:
         if self._unring is not None:
             self._unring()
             self._unring = None
-        self._future.cancel()
+        if not self._future.cancel() and not self._future.cancelled():
+            self._future.exception()  # seen, also where the time was over first
 
     def entries_appended(self, entries: Sequence[Entry]) -> None:
         """This process's ingest has appended entries (`streams.handover.InputFollower`)."""

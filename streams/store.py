@@ -66,12 +66,15 @@ class Store:
             doorbell=doorbell,
             hub=Hub(keys, logs, handover, doorbell, work),
         )
+        failure: Exception | None = None
         try:
             async with anyio.create_task_group() as group:
                 for loop in (writer.run, reads.run, doorbell.run, store.hub.run):
                     group.start_soon(loop)
                 try:
                     yield store
+                except Exception as error:  # noqa: BLE001 - raised again below, without the group's wrapping
+                    failure = error
                 finally:
                     with anyio.move_on_after(DRAIN_S, shield=True):
                         await writer.drained()
@@ -79,3 +82,5 @@ class Store:
         finally:
             with anyio.CancelScope(shield=True):
                 await connections.close()
+        if failure is not None:
+            raise failure

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from streams.client import ANSWER_TIMEOUT_S, Connections, Link, refusal_of_use
+from streams.client import ANSWER_TIMEOUT_S, Connections, Link, as_store_error, word_of
 from streams.faults import StoreAway
 from streams.scripts.call import SCRIPTS, Call
 from streams.scripts.refused import Refused
@@ -147,6 +147,7 @@ class Writer:
                 batch = self._take()
                 exchange.flights.append(deque(batch))
                 self.pipelines += 1
+                limit.reschedule(loop.time() + ANSWER_TIMEOUT_S)
                 await self._link.send([call.command for call, _ in batch])
             if not exchange.flights:
                 return
@@ -212,7 +213,7 @@ class Writer:
         # A server that comes back may have forgotten the scripts: loading them costs one exchange.
         self._load_scripts = True
         if now - self._down_since >= self._retry_for_s:
-            self._give_up(rids, refusal_of_use(error))
+            self._give_up(rids, as_store_error(error))
             return
         await asyncio.sleep(self._pause)
         self._pause = min(self._pause * 2, LONGEST_PAUSE_S)
@@ -267,7 +268,7 @@ class Exchange:
         if isinstance(error, NoScriptError):
             self.noscript = True
             self.held.add(call.rid)
-        elif str(error).split(" ", 1)[0] in TRANSIENT:
+        elif word_of(error) in TRANSIENT:
             self.transient = error
             self.held.add(call.rid)
 
@@ -279,7 +280,7 @@ class Exchange:
 def read(call: Call[T], reply: Any) -> T | RespoolError:
     """The result of a call, or its own exception."""
     if isinstance(reply, ResponseError):
-        return Refused.of(str(reply), call.rid) or refusal_of_use(reply)
+        return Refused.of(str(reply), call.rid) or as_store_error(reply)
     try:
         return call.parse(reply)
     except RespoolError as error:

@@ -1,0 +1,181 @@
+"""One response in a store, with every call on it at hand and defaults for what a test does not care about."""
+
+import secrets
+from typing import Any
+
+from streams.logs import State
+from streams.scripts import outputs, responses, rounds
+from streams.scripts.refused import Reason, Refused
+from streams.store import Store
+
+LEASE_MS = 60_000
+PLENTY = 10**9
+
+
+class Rig:
+    def __init__(self, store: Store, rid: str | None = None) -> None:
+        self.store = store
+        self.keys = store.keys
+        self.rid = rid or f"resp_{secrets.token_hex(16)}"
+        self.claimed: rounds.Claim | None = None
+        self.lease: outputs.Lease | None = None
+
+    async def do(self, call: Any) -> Any:
+        return await self.store.writer.do(call)
+
+    async def create(self, **changes: Any) -> responses.Created:
+        given = {
+            "tenant": "acme",
+            "store": True,
+            "background": False,
+            "request_data": b'{"request":1}',
+            "round_body": b'{"round":1}',
+            "run_ms": 600_000,
+            "retention_ms": 3_600_000,
+        } | changes
+        return await self.do(responses.create(self.keys, self.rid, **given))
+
+    async def claim(self, token: str = "ingest", *, round: int = 1, lease_ms: int = LEASE_MS):
+        call = rounds.claim_round(self.keys, self.rid, round=round, token=token, lease_ms=lease_ms)
+        self.claimed = await self.do(call)
+        return self.claimed
+
+    def appending(
+        self, first: int, *items: tuple[str, bytes], fence: str | None = None, **changes: Any
+    ):
+        given = {"lease_ms": LEASE_MS, "max_in_bytes": PLENTY} | changes
+        return rounds.append(
+            self.keys,
+            self.rid,
+            fence=fence or self.claimed.fence,
+            first_frame_no=first,
+            items=items,
+            **given,
+        )
+
+    async def append(self, first: int, *items: tuple[str, bytes], **changes: Any):
+        return await self.do(self.appending(first, *items, **changes))
+
+    async def beat_round(self, fence: str | None = None, lease_ms: int = LEASE_MS):
+        return await self.do(
+            rounds.heartbeat_round(
+                self.keys, self.rid, fence=fence or self.claimed.fence, lease_ms=lease_ms
+            )
+        )
+
+    async def lose(self, token: str = "sweeper"):
+        return await self.do(rounds.lost(self.keys, self.rid, token=token))
+
+    async def acquire(self, token: str = "translate", lease_ms: int = LEASE_MS):
+        call = outputs.acquire(self.keys, self.rid, token=token, lease_ms=lease_ms)
+        self.lease = await self.do(call)
+        return self.lease
+
+    def committing(self, expected: int, cursor: int, first: int, *frames: bytes, **changes: Any):
+        given = {
+            "fence": self.lease.fence,
+            "digest": f"after {first + len(frames) - 1}",
+            "lease_ms": LEASE_MS,
+            "retain_ms": 60_000,
+            "max_out_bytes": PLENTY,
+        } | changes
+        return outputs.commit(
+            self.keys,
+            self.rid,
+            expected_cursor=expected,
+            cursor=cursor,
+            first_seq=first,
+            frames=frames,
+            **given,
+        )
+
+    async def commit(self, expected: int, cursor: int, first: int, *frames: bytes, **changes: Any):
+        return await self.do(self.committing(expected, cursor, first, *frames, **changes))
+
+    async def finish(self, cursor: int, first: int, *frames: bytes, **changes: Any):
+        """The terminal commit, from cursor to cursor."""
+        given = {"status": "completed", "terminal": True} | changes
+        return await self.commit(cursor, cursor, first, *frames, **given)
+
+    async def beat(self, fence: str | None = None, lease_ms: int = LEASE_MS):
+        return await self.do(
+            outputs.heartbeat(
+                self.keys, self.rid, fence=fence or self.lease.fence, lease_ms=lease_ms
+            )
+        )
+
+    async def release(self, fence: str | None = None):
+        return await self.do(outputs.release(self.keys, self.rid, fence=fence or self.lease.fence))
+
+    async def cancel(self, reason: str = "client"):
+        return await self.do(responses.cancel(self.keys, self.rid, reason=reason))
+
+    async def delete(self):
+        return await self.do(responses.delete(self.keys, self.rid))
+
+    async def keep(self, lease_ms: int = 1_000, grace_ms: int = 1_000):
+        return await self.do(
+            responses.keep(self.keys, self.rid, lease_ms=lease_ms, grace_ms=grace_ms)
+        )
+
+    async def running(self) -> "Rig":
+        """Created, claimed and acquired; the log holds request, round and attempt."""
+        await self.create()
+        await self.claim()
+        await self.acquire()
+        return self
+
+    async def finished(self, *frames: bytes) -> "Rig":
+        """Created, acquired and finished with these frames, the last of them terminal."""
+        await self.create()
+        await self.acquire()
+        await self.finish(0, 0, *(frames or (b"only",)))
+        return self
+
+    async def state(self) -> State:
+        state = await self.store.logs.state(self.rid)
+        assert state is not None
+        return state
+
+    async def log(self) -> list[Any]:
+        return await self.store.logs.read_input(self.rid, 0, 10_000)
+
+    async def everything(self) -> list[Any]:
+        """All that Redis holds of the response, to see that a call changed nothing."""
+        command = self.store.connections.command
+        keys = self.keys
+        return [
+            await command("HGETALL", keys.state(self.rid)),
+            await command("XRANGE", keys.input(self.rid), "-", "+"),
+            await command("XRANGE", keys.output(self.rid), "-", "+"),
+            await command("HGETALL", keys.secrets(self.rid)),
+        ]
+
+    async def lifetimes(self) -> dict[str, int]:
+        """The remaining life in ms of each key that is there."""
+        keys = self.keys
+        names = {
+            "st": keys.state(self.rid),
+            "in": keys.input(self.rid),
+            "out": keys.output(self.rid),
+            "sec": keys.secrets(self.rid),
+        }
+        lives = {n: await self.store.connections.command("PTTL", k) for n, k in names.items()}
+        return {name: life for name, life in lives.items() if life != -2}
+
+
+async def refused(work: Any) -> Reason:
+    """The reason for which a script refuses."""
+    try:
+        result = await work
+    except Refused as error:
+        return error.reason
+    raise AssertionError(f"not refused: {result!r}")
+
+
+async def refused_unchanged(rig: Rig, *calls: Any) -> list[Reason]:
+    """The reasons for which calls are refused, one after another, none of them leaving a trace."""
+    before = await rig.everything()
+    reasons = [await refused(call) for call in calls]
+    assert await rig.everything() == before
+    return reasons
