@@ -15,7 +15,7 @@ def rig(store) -> Rig:
 
 
 @pytest.fixture
-async def elsewhere(store, store_url, namespace) -> AsyncIterator[Store]:
+async def elsewhere(store_url, namespace) -> AsyncIterator[Store]:
     """The same data as another process sees them: nothing is handed over between the two."""
     async with Store.open(store_url, namespace) as opened:
         yield opened

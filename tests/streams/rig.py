@@ -35,8 +35,8 @@ class Rig:
         } | changes
         return await self.do(responses.create(self.keys, self.rid, **given))
 
-    async def claim(self, token: str = "ingest", *, round: int = 1, lease_ms: int = LEASE_MS):
-        call = rounds.claim_round(self.keys, self.rid, round=round, token=token, lease_ms=lease_ms)
+    async def claim(self, by: str = "ingest", *, round: int = 1, lease_ms: int = LEASE_MS):
+        call = rounds.claim_round(self.keys, self.rid, round=round, token=by, lease_ms=lease_ms)
         self.claimed = await self.do(call)
         return self.claimed
 
@@ -63,11 +63,11 @@ class Rig:
             )
         )
 
-    async def lose(self, token: str = "sweeper"):
-        return await self.do(rounds.lost(self.keys, self.rid, token=token))
+    async def lose(self, by: str = "sweeper"):
+        return await self.do(rounds.lost(self.keys, self.rid, token=by))
 
-    async def acquire(self, token: str = "translate", lease_ms: int = LEASE_MS):
-        call = outputs.acquire(self.keys, self.rid, token=token, lease_ms=lease_ms)
+    async def acquire(self, by: str = "translate", lease_ms: int = LEASE_MS):
+        call = outputs.acquire(self.keys, self.rid, token=by, lease_ms=lease_ms)
         self.lease = await self.do(call)
         return self.lease
 
