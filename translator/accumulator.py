@@ -65,11 +65,13 @@ class RoundResult:
 
 
 class Accumulator:
-    """The items of one round and its end. Call `fold` with each event in order; read `items` and `result`."""
+    """The items of one round and its end. Call `fold` with each event in order up to the end; read `items` and `result`."""
 
     def __init__(self) -> None:
         self.register = Register()
-        self.result: RoundResult | None = None  # set by the upstream's terminal event, never cleared
+        self.result: RoundResult | None = (
+            None  # set by the upstream's terminal event, never cleared
+        )
         self.tolerated: Counter[str] = Counter()  # quirks that were put right, for metrics
         # The part that the last text delta went to, and the fields that led there: most deltas follow one of their own.
         self._where: tuple[Any, ...] = ()
@@ -82,8 +84,6 @@ class Accumulator:
 
     def fold(self, event: Event) -> Item | None:
         """Take one event in; the item it touched. Raises ProtocolFault for what cannot be put right."""
-        if self.result is not None:
-            return None
         kind = DELTAS.get(event["type"])
         if kind is not None:
             return self._delta(event, kind)
@@ -158,8 +158,11 @@ class Accumulator:
         """Fold the whole of a finished item."""
         if payload:
             item_type = type_of(payload)
-            if item.type != item_type and not (item.is_call and item_type in CALLS and item.unnamed):
-                raise ProtocolFault("The upstream closed an item as another type than it opened it.")
+            may_change = item.unnamed and item_type in CALLS
+            if item.type != item_type and not may_change:
+                raise ProtocolFault(
+                    "The upstream closed an item as another type than it opened it."
+                )
             item.type = item_type
             item.payload = payload
             item.done_payload = payload
@@ -291,7 +294,9 @@ class Accumulator:
         item = self.register.find(item_id, index, types)
         if item is None:
             self.tolerated["text of an item that was never opened"] += 1
-            return self.register.add("reasoning" if types is REASONING else "message", item_id, index)
+            return self.register.add(
+                "reasoning" if types is REASONING else "message", item_id, index
+            )
         if item.ended is not Ended.OPEN or item.type not in ("message", "reasoning"):
             raise ProtocolFault("The upstream sent text for an item that cannot take any.")
         return item
@@ -406,7 +411,9 @@ class Accumulator:
             text.append(whole[len(have) :])
             return
         if strict and not is_json(have):
-            raise ProtocolFault("The upstream finished a call with other arguments than it streamed.")
+            raise ProtocolFault(
+                "The upstream finished a call with other arguments than it streamed."
+            )
         self.tolerated["finished text differs from the streamed one"] += 1
 
     # ---- the rest ---------------------------------------------------------------------------
@@ -415,7 +422,12 @@ class Accumulator:
         """An event of an item that the upstream runs itself is kept for it; any other unknown one is ignored."""
         item_id, index = id_of(event.get("item_id")), index_of(event)
         item = self.register.find(item_id, index) if item_id or index is not None else None
-        if item is None or item.ended is not Ended.OPEN or item.is_call or item.type in ("message", "reasoning"):
+        if (
+            item is None
+            or item.ended is not Ended.OPEN
+            or item.is_call
+            or item.type in ("message", "reasoning")
+        ):
             self.tolerated["unknown event"] += 1
             return None
         item.events.append(event)
@@ -436,7 +448,9 @@ class Accumulator:
             self.result = RoundResult("failed", usage, code=code, message=message)
         elif "incomplete" in said:
             reason = details.get("reason") if isinstance(details, dict) else None
-            self.result = RoundResult("incomplete", usage, reason=id_of(reason) or "max_output_tokens")
+            self.result = RoundResult(
+                "incomplete", usage, reason=id_of(reason) or "max_output_tokens"
+            )
         else:
             self.result = RoundResult("completed", usage)
 

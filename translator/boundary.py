@@ -23,7 +23,10 @@ class Boundary:
     def __init__(self) -> None:
         self.waiting: dict[int, Item] = {}  # by slot; where it is empty, items are shown at once
         self._blocking: set[int] = set()  # slots of the calls that make the boundary
-        self._sizes = {True: 0, False: 0}  # text that came while waiting, of blocking items and of others
+        self._sizes = {
+            True: 0,
+            False: 0,
+        }  # text that came while waiting, of blocking items and of others
         self._told: dict[int, int] = {}  # by slot: how much of its text is counted in `_sizes`
 
     def hold(self, item: Item, *, blocking: bool) -> None:

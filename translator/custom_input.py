@@ -22,17 +22,11 @@ import re
 from enum import Enum, auto
 from typing import Final
 
+from translator.escapes import escape
 from translator.protocol.json import loads
 
 _BLANKS: Final = " \t\n\r"
 _RUN: Final = re.compile(r'[^"\\]+')
-_SKIPPABLE: Final = re.compile(r'[^"\\{}\[\],]+')
-_HEX: Final = frozenset("0123456789abcdefABCDEF")
-_ESCAPES: Final = {
-    '"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t",
-}  # fmt: skip
-_REPLACEMENT: Final = "\ufffd"
-_ESCAPE_CHARS: Final = 6  # backslash, u, four digits
 
 
 class State(Enum):
@@ -60,7 +54,7 @@ class CustomInput:
 
     def __init__(self) -> None:
         self.state = State.START
-        self.fallback = False  # set by finish: the arguments had no envelope and were taken verbatim
+        self.fallback = False  # set by finish: there was no envelope, the arguments are the input
         self._held = ""  # half an escape, or the blanks before the first character
         self._key: list[str] = []  # the decoded key so far; cleared when its value begins
         self._depth = 0  # brackets open inside a value that is skipped
@@ -103,41 +97,39 @@ class CustomInput:
 
     def _step(self, text: str, at: int, out: list[str]) -> int:
         """Take at least one character of `text` from `at`, or hold the rest; the new position."""
-        if self.state is State.INPUT:
-            return self._string(text, at, out)
-        if self.state is State.KEY:
-            return self._string(text, at, self._key)
-        if self.state is State.SKIP:
-            return self._skip(text, at)
-        if self.state in (State.WHOLE, State.RAW, State.QUOTED):
-            return len(text)
-        if self.state is State.BARE:
-            out.append(text[at:])
-            return len(text)
-        if text[at] not in _BLANKS:
-            return self._structure(text, at, text[at])
-        return self._blank_start(text, at) if self.state is State.START else at + 1
+        match self.state:
+            case State.INPUT:
+                return self._string(text, at, out)
+            case State.KEY:
+                return self._string(text, at, self._key)
+            case State.SKIP:
+                return self._skip(text, at)
+            case State.START:
+                return self._start(text, at, out)
+            case State.WHOLE | State.RAW | State.QUOTED:
+                return len(text)
+            case _:
+                return at + 1 if text[at] in _BLANKS else self._structure(at, text[at])
 
-    def _blank_start(self, text: str, at: int) -> int:
-        """Blanks before the first character are part of the input if the text turns out to be bare."""
+    def _start(self, text: str, at: int, out: list[str]) -> int:
+        """The first character decides. Blanks before it are part of the input if there is no envelope."""
         rest = text[at:].lstrip(_BLANKS)
         if not rest:
             self._held = text[at:]
-            return len(text)
-        if rest[0] in '{"':
-            return len(text) - len(rest)
-        self.state = State.BARE
-        return at
+        elif rest[0] == "{":
+            self.state = State.OPENED
+            return len(text) - len(rest) + 1
+        elif rest[0] == '"':
+            self.state = State.QUOTED
+        else:
+            self.state = State.BARE
+            out.append(text[at:])
+        return len(text)
 
-    def _structure(self, text: str, at: int, character: str) -> int:
+    def _structure(self, at: int, character: str) -> int:
         match self.state, character:
-            case (State.START | State.EMPTIED), "{":
+            case State.EMPTIED, "{":
                 self.state = State.OPENED
-            case State.START, '"':
-                self.state = State.QUOTED
-            case State.START, _:
-                self.state = State.BARE
-                return at
             case State.OPENED, "}" if not self._emptied and not self._seen:
                 self._emptied = True
                 self.state = State.EMPTIED
@@ -183,7 +175,7 @@ class CustomInput:
                 self.state = State.COLON if self.state is State.KEY else State.AFTER
                 return at + 1
             else:
-                taken = _escape(text, at, out)
+                taken = escape(text, at, out)
                 if not taken:
                     self._held = text[at:]
                     return len(text)
@@ -195,18 +187,9 @@ class CustomInput:
         while at < len(text):
             character = text[at]
             if self._in_string:
-                if character == "\\":
-                    if at + 1 == len(text):
-                        self._held = character
-                        return at + 1
-                    at += 2
-                    continue
-                run = _RUN.match(text, at)
-                if run:
-                    at = run.end()
-                    continue
-                self._in_string = False
-            elif character == '"':
+                at = self._skip_in_string(text, at)
+                continue
+            if character == '"':
                 self._in_string = True
             elif character in "{[":
                 self._depth += 1
@@ -215,11 +198,19 @@ class CustomInput:
             elif character in ",}" and not self._depth:
                 self.state = State.AFTER
                 return at
-            elif run := _SKIPPABLE.match(text, at):
-                at = run.end()
-                continue
             at += 1
         return at
+
+    def _skip_in_string(self, text: str, at: int) -> int:
+        if run := _RUN.match(text, at):
+            return run.end()
+        if text[at] == '"':
+            self._in_string = False
+            return at + 1
+        if at + 1 == len(text):
+            self._held = text[at]  # which character the backslash escapes is not known yet
+            return at + 1
+        return at + 2
 
 
 def decode(arguments: str) -> tuple[str, bool]:
@@ -228,53 +219,6 @@ def decode(arguments: str) -> tuple[str, bool]:
     decoded = scanner.feed(arguments)
     decoded += scanner.finish(arguments)
     return decoded, scanner.fallback
-
-
-def _escape(text: str, at: int, out: list[str]) -> int:
-    """Decode the escape at `at`; how many characters it took, 0 if more must be known first."""
-    rest = text[at : at + 2 * _ESCAPE_CHARS]
-    if len(rest) == 1:
-        return 0
-    if rest[1] != "u":
-        out.append(_ESCAPES.get(rest[1], rest[:2]))  # a bad escape: the two characters as they are
-        return 2
-    unit = _unit(rest)
-    if unit is None:
-        if len(rest) < _ESCAPE_CHARS and _HEX.issuperset(rest[2:]):
-            return 0
-        out.append(rest[:2])
-        return 2
-    if not 0xD800 <= unit <= 0xDFFF:
-        out.append(chr(unit))
-        return _ESCAPE_CHARS
-    if unit >= 0xDC00:
-        out.append(_REPLACEMENT)
-        return _ESCAPE_CHARS
-    return _pair(unit, rest[_ESCAPE_CHARS:], out)
-
-
-def _pair(high: int, following: str, out: list[str]) -> int:
-    """A high surrogate with what follows it: the pair, U+FFFD alone, or 0 while it may still become a pair."""
-    low = _unit(following)
-    if low is not None and 0xDC00 <= low <= 0xDFFF:
-        out.append(chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00)))
-        return 2 * _ESCAPE_CHARS
-    if len(following) < _ESCAPE_CHARS and _may_become_escape(following):
-        return 0
-    out.append(_REPLACEMENT)
-    return _ESCAPE_CHARS
-
-
-def _unit(text: str) -> int | None:
-    """The code unit of a whole `\\uXXXX` at the start of a text."""
-    digits = text[2:_ESCAPE_CHARS]
-    if text[:2] == "\\u" and len(digits) == 4 and _HEX.issuperset(digits):
-        return int(digits, 16)
-    return None
-
-
-def _may_become_escape(text: str) -> bool:
-    return text[:2] == "\\u"[: len(text)] and _HEX.issuperset(text[2:])
 
 
 def _string(arguments: str) -> str | None:

@@ -10,6 +10,7 @@ soon as its `output_item.done` arrives (contract.md D19). An upstream's done is 
 otherwise it waits until the next item opens or the round ends.
 """
 
+from abc import abstractmethod
 from typing import Any
 
 from translator.custom_input import CustomInput, decode
@@ -98,8 +99,9 @@ class CallLifecycle(Lifecycle):
         self._told = True
         self._out.write(f"response.{self.event}.done", {**self._place, **self._done_fields()})
 
+    @abstractmethod
     def _certain(self) -> bool:
-        raise NotImplementedError
+        """Whether the text is whole, so that an upstream's done can be believed."""
 
     def _decoded(self, piece: str) -> str:
         """What a piece of the call's text shows."""
@@ -109,9 +111,9 @@ class CallLifecycle(Lifecycle):
         """What the end of the text shows."""
         return ""
 
+    @abstractmethod
     def _whole(self, *, cut: bool) -> str:
         """The public text; of a call that was `cut`, what was streamed of it."""
-        raise NotImplementedError
 
     def _done_fields(self) -> dict[str, Any]:
         return {self.field: self._whole(cut=False)}

@@ -99,7 +99,8 @@ class Item:
     slot: its number in order of appearance; with the round it makes the public id. place: the upstream's output index,
     which orders items behind a boundary. `ids`: every id the upstream ever used for it. `announced_upstream` is set
     once `output_item.added` came. For calls `name` and `call_id` are None until known, `text` holds arguments or input,
-    `initial` arguments that came with `added`, `held` an empty object that may be but a parser's false start. `payload` is the item as last seen whole (opaque items, extra fields).
+    `initial` arguments that came with `added`, `held` an empty object that may be but a parser's false
+    start. `payload` is the item as last seen whole (opaque items, extra fields).
     """
 
     slot: int

@@ -5,6 +5,7 @@ only, so a release after waiting and a live stream are the same code: `advance` 
 client has not seen. Event families and their order: contract.md section 8. Calls: `translator.function_sse`.
 """
 
+from abc import ABC, abstractmethod
 from typing import Any, Final
 
 from translator.items import TEXT_KEY, Ended, Item, Part
@@ -31,7 +32,7 @@ HOSTED_EVENTS: Final[dict[str, frozenset[str]]] = {
 """Events of items that the upstream runs by itself; others of them would make strict clients throw (rule 11)."""
 
 
-class Lifecycle:
+class Lifecycle(ABC):
     """The public side of one item. `index` and `id` are given at `output_item.added` and never change.
 
     `final` is set when the item is closed: the item as it stands in the terminal response, whatever was sent of it.
@@ -51,17 +52,17 @@ class Lifecycle:
             {"output_index": self.index, "item": self.snapshot("in_progress")},
         )
 
+    @abstractmethod
     def advance(self, *, coalesce: bool = False) -> None:
         """Write what is due; with `coalesce` all waiting text of a part goes as one delta."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self, status: str) -> None:
         """End the item as completed or incomplete: missing dones, then `output_item.done`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def snapshot(self, status: str) -> dict[str, Any]:
         """The item as it stands."""
-        raise NotImplementedError
 
     def _done(self, status: str) -> None:
         self.final = self.snapshot(status)

@@ -127,11 +127,6 @@ class Machine:
         self._now = 0  # time of the entry at hand, ms
 
     @property
-    def sequence(self) -> int:
-        """The number of the next frame."""
-        return self._out.sequence
-
-    @property
     def terminal(self) -> bool:
         """Whether the terminal frame was made."""
         return self.response is not None
@@ -193,7 +188,7 @@ class Machine:
         same = self._round is not None and self._round.number == entry.round
         self._attempt = self._attempt + 1 if same else 1
         self._round = Round(
-            self.response_id, entry.round, self._tools, self._shown, self._out, self._note
+            self.response_id, entry.round, self._tools, self._shown, self._out, note=self._note
         )
 
     def _frame(self, block: bytes) -> None:
@@ -207,7 +202,7 @@ class Machine:
     def _take(self, current: Round, event: Event) -> None:
         current.take(event)
         result = current.result
-        if result is None or self.response is not None:
+        if result is None:
             return
         self._usage = add_usage(self._usage, usage(result.usage))
         if result.status == "failed":

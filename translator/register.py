@@ -59,9 +59,7 @@ class Register:
             self.learn(found, item_id)
         return found
 
-    def _by_likeness(
-        self, item_id: str | None, item_type: str, call_id: str | None
-    ) -> Item | None:
+    def _by_likeness(self, item_id: str | None, item_type: str, call_id: str | None) -> Item | None:
         """The open item of a type that a done without index must mean, if there is only one that it can."""
         fitting = [i for i in self.items if i.ended is Ended.OPEN and i.type == item_type]
         same_call = [item for item in fitting if call_id is not None and item.call_id == call_id]
@@ -74,7 +72,10 @@ class Register:
 
     def add(self, item_type: str, item_id: str | None, index: int | None) -> Item:
         """A new item. Raises ProtocolFault for a second live item on one index or id."""
-        for live in (self._by_id.get(item_id or ""), self._by_index.get(-1 if index is None else index)):
+        for live in (
+            self._by_id.get(item_id or ""),
+            self._by_index.get(-1 if index is None else index),
+        ):
             if live is not None and live.ended is Ended.OPEN:
                 raise ProtocolFault("The upstream opened two items under one id or output index.")
         item = Item(slot=len(self.items), place=self._place(index), type=item_type)

@@ -50,11 +50,14 @@ class Round:
         tools: ToolMap,
         shown: Shown,
         out: Output,
+        *,
         note: Callable[[str, str, int], None],
     ) -> None:
         """`note(kind, name, size)` takes what is worth counting outside the core."""
         self.number = number
-        self.public = False  # set once an item of this round was shown: then it cannot be tried again
+        self.public = (
+            False  # set once an item of this round was shown: then it cannot be tried again
+        )
         self._response_id = response_id
         self._tools = tools
         self._shown = shown
@@ -142,9 +145,8 @@ class Round:
     def _settle_dones(self) -> None:
         """Another item follows: the calls that the upstream had ended before it are whole."""
         for lifecycle in self._waiting_dones:
-            if lifecycle.final is None:
-                lifecycle.settle()
-                self._observe(lifecycle)
+            lifecycle.settle()
+            self._observe(lifecycle)
         self._waiting_dones.clear()
 
     def _observe(self, lifecycle: Lifecycle) -> None:

@@ -17,6 +17,9 @@ from translator.protocol.sse import fields
 Event = dict[str, Any]
 
 END_OF_STREAM: Final[Event] = {"type": "[DONE]"}
+MAX_MARKER_BYTES: Final = 64
+"""`[DONE]` with any blanks that an upstream puts around it; larger data is not compared with it."""
+
 _ENDS: Final = {
     "completed": "response.completed",
     "incomplete": "response.incomplete",
@@ -27,14 +30,17 @@ _ENDS: Final = {
 def events(block: bytes) -> list[Event]:
     """The events of one block; none for data that is JSON but no object. Raises ProtocolFault for broken JSON."""
     name, data = fields(block)
-    if data.startswith(b"[") and data.strip() == b"[DONE]":
+    if len(data) < MAX_MARKER_BYTES and data.strip() == b"[DONE]":
         return [END_OF_STREAM]
     body = _loads(data)
     if not isinstance(body, dict):
         return []
     kind = body.get("type")
-    if kind and isinstance(kind, str):
-        return [body]
+    return [body] if kind and isinstance(kind, str) else _typeless(body, name)
+
+
+def _typeless(body: Event, name: str | None) -> list[Event]:
+    """An object that does not say its type: an error, what the event line says, or a whole Response."""
     if isinstance(body.get("error"), (dict, str)):
         return [{"type": "error", "error": body["error"]}]
     if name and name != "message":
@@ -80,7 +86,9 @@ def _loads_slowly(data: bytes) -> Any:
     try:
         value = json.loads(data.decode("utf-8", "replace"), parse_constant=_refuse)
         if isinstance(value, dict):
-            return {key: inner if key == "delta" else _mended(inner) for key, inner in value.items()}
+            return {
+                key: inner if key == "delta" else _mended(inner) for key, inner in value.items()
+            }
     except (ValueError, RecursionError) as error:
         raise ProtocolFault("The upstream sent an event that is not JSON.") from error
     return value

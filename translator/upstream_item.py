@@ -32,6 +32,7 @@ def is_json(text: str) -> bool:
 
 
 def listed(value: Any) -> list[Any]:
+    """A list as it is; anything else says nothing."""
     return value if isinstance(value, list) else []
 
 
@@ -77,6 +78,7 @@ def arguments_of(payload: dict[str, Any]) -> str:
 
 
 def text_of(part: dict[str, Any]) -> str:
+    """The text of a part, a text event or a refusal; empty where none is said."""
     for key in ("text", "refusal"):
         if isinstance(value := part.get(key), str):
             return value
@@ -84,6 +86,7 @@ def text_of(part: dict[str, Any]) -> str:
 
 
 def part_kind(part: dict[str, Any]) -> PartKind:
+    """What kind of part it is. Raises ProtocolFault for one that nobody knows."""
     kind = PART_KINDS.get(str(part.get("type")))
     if kind is None:
         raise ProtocolFault("The upstream sent a content part of an unknown type.")

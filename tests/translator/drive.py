@@ -54,7 +54,8 @@ class Told:
     def item_types(self) -> list[str]:
         """Events of items only, in order."""
         return [
-            t for t in self.types
+            t
+            for t in self.types
             if t not in ("created", "queued", "in_progress", "completed", "failed", "incomplete")
         ]
 
@@ -142,8 +143,11 @@ def play(*events: Event | str | bytes, end: str = "eof", **body: Any) -> Told:
     blocks += cutter.flush()
     if blocks != [block(event) for event in events]:
         bytewise = fold(upstream(*blocks, end=end, **body).entries)
-        assert [laws.parse(f) for f in bytewise.frames] == told.events, "the split changes the stream"
+        assert [laws.parse(f) for f in bytewise.frames] == told.events, (
+            "the split changes the stream"
+        )
     laws.check(told.events)
+    assert told.machine.terminal
     assert told.machine.status == told.response["status"]
     return told
 
@@ -166,16 +170,29 @@ def completed(output: list[Event] | None = None, **fields: Any) -> Event:
 
 def message(ident: str = "msg_up", text: str | None = None, status: str = "completed") -> Event:
     content = [] if text is None else [{"type": "output_text", "text": text, "annotations": []}]
-    return {"type": "message", "id": ident, "role": "assistant", "status": status, "content": content}
+    return {
+        "type": "message",
+        "id": ident,
+        "role": "assistant",
+        "status": status,
+        "content": content,
+    }
 
 
 def call(
-    name: str | None, arguments: str = "", ident: str = "fc_up", call_id: str | None = "call_up",
+    name: str | None,
+    arguments: str = "",
+    ident: str = "fc_up",
+    call_id: str | None = "call_up",
     status: str = "in_progress",
 ) -> Event:
     return {
-        "type": "function_call", "id": ident, "call_id": call_id, "name": name,
-        "arguments": arguments, "status": status,
+        "type": "function_call",
+        "id": ident,
+        "call_id": call_id,
+        "name": name,
+        "arguments": arguments,
+        "status": status,
     }
 
 
@@ -188,7 +205,9 @@ def done(item: Event | None, index: int | None = 0) -> Event:
 
 
 def text(delta: str, index: int | None = 0, ident: str = "msg_up", content_index: int = 0) -> Event:
-    return ev("output_text.delta", delta=delta, item_id=ident, content_index=content_index, **_at(index))
+    return ev(
+        "output_text.delta", delta=delta, item_id=ident, content_index=content_index, **_at(index)
+    )
 
 
 def args(delta: str, index: int | None = 0, ident: str = "fc_up") -> Event:
@@ -196,10 +215,14 @@ def args(delta: str, index: int | None = 0, ident: str = "fc_up") -> Event:
 
 
 def args_done(arguments: str, index: int | None = 0, ident: str = "fc_up", **fields: Any) -> Event:
-    return ev("function_call_arguments.done", arguments=arguments, item_id=ident, **_at(index), **fields)
+    return ev(
+        "function_call_arguments.done", arguments=arguments, item_id=ident, **_at(index), **fields
+    )
 
 
-def whole_call(name: str, arguments: str, index: int = 0, ident: str = "fc_up", call_id: str = "call_up") -> list[Event]:
+def whole_call(
+    name: str, arguments: str, index: int = 0, ident: str = "fc_up", call_id: str = "call_up"
+) -> list[Event]:
     """A well-behaved call."""
     return [
         added(call(name, ident=ident, call_id=call_id), index),
@@ -230,6 +253,9 @@ def _at(index: int | None) -> Event:
 
 CUSTOM = {"type": "custom", "name": "exec"}
 FUNCTION = {
-    "type": "function", "name": "get_weather", "description": "", "parameters": {"type": "object"},
+    "type": "function",
+    "name": "get_weather",
+    "description": "",
+    "parameters": {"type": "object"},
     "strict": False,
 }

@@ -143,43 +143,62 @@ def texts(events: list[Event]) -> None:
             if event["type"] == "response.function_call_arguments.done":
                 assert event["name"]
         elif base in ("response.content_part", "response.reasoning_summary_part"):
-            index_key = "summary_index" if "summary" in base else "content_index"
-            key = (event["output_index"], index_key)
-            if verb == "added":
-                assert event[index_key] == len(parts[key])
-                parts[key].append(event["part"]["type"])
-            else:
-                part = event["part"]
-                text_key = (event["output_index"], _base(part["type"]), event[index_key])
-                assert finished[text_key] == part.get("text", part.get("refusal"))
+            _part(event, parts, finished)
         elif event["type"] == "response.output_item.done":
             _whole_item(event, joined, parts)
     for index, item in cut_calls(events).items():
         base = f"response.{'function_call_arguments' if item['type'] == 'function_call' else 'custom_tool_call_input'}"
-        assert not [k for k in finished if k[:2] == (index, base)], "a cut-off call was told as done"
+        assert not [k for k in finished if k[:2] == (index, base)], (
+            "a cut-off call was told as done"
+        )
         assert item[TEXTS[base][1] or ""] == joined[index, base, None]
 
 
+def _part(
+    event: Event, parts: dict[tuple[Any, ...], list[str]], finished: dict[tuple[Any, ...], str]
+) -> None:
+    index_key = "summary_index" if "summary" in event["type"] else "content_index"
+    part, key = event["part"], (event["output_index"], index_key)
+    if event["type"].endswith("added"):
+        assert event[index_key] == len(parts[key])
+        parts[key].append(part["type"])
+    else:
+        text_key = (event["output_index"], _base(part["type"]), event[index_key])
+        assert finished[text_key] == part.get("text", part.get("refusal"))
+
+
 def _base(part_type: str) -> str:
-    return {"summary_text": "response.reasoning_summary_text"}.get(part_type, f"response.{part_type}")
+    return {"summary_text": "response.reasoning_summary_text"}.get(
+        part_type, f"response.{part_type}"
+    )
 
 
-def _whole_item(event: Event, joined: dict[tuple[Any, ...], str], parts: dict[tuple[Any, ...], list[str]]) -> None:
+def _whole_item(
+    event: Event, joined: dict[tuple[Any, ...], str], parts: dict[tuple[Any, ...], list[str]]
+) -> None:
     index, item = event["output_index"], event["item"]
     if item["type"] in ("message", "reasoning"):
         for listed, index_key in (("content", "content_index"), ("summary", "summary_index")):
             have = item.get(listed, [])
             assert [p["type"] for p in have] == parts[index, index_key]
             for at, part in enumerate(have):
-                assert part.get("text", part.get("refusal")) == joined[index, _base(part["type"]), at]
+                assert (
+                    part.get("text", part.get("refusal")) == joined[index, _base(part["type"]), at]
+                )
     elif item["type"] in CALLS:
-        base = "response.function_call_arguments" if item["type"] == "function_call" else "response.custom_tool_call_input"
+        base = (
+            "response.function_call_arguments"
+            if item["type"] == "function_call"
+            else "response.custom_tool_call_input"
+        )
         assert item[TEXTS[base][1] or ""] == joined[index, base, None]
 
 
 def output(events: list[Event]) -> None:
     """The terminal output is the items as they were done, and cut-off calls; nothing is left in progress."""
-    done = {e["output_index"]: e["item"] for e in events if e["type"] == "response.output_item.done"}
+    done = {
+        e["output_index"]: e["item"] for e in events if e["type"] == "response.output_item.done"
+    }
     done |= cut_calls(events)
     response = events[-1]["response"]
     assert response["output"] == [done[index] for index in sorted(done)]

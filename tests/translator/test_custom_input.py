@@ -73,6 +73,10 @@ def test_without_an_envelope_the_arguments_are_the_input_and_it_is_told(argument
     assert "".join(pieces(*arguments)[:-1]) == "", "nothing may be streamed before it is certain"
 
 
+def test_an_escape_cut_inside_a_skipped_string_is_held() -> None:
+    assert "".join(pieces('{"a":"\\', '"","input":"x"}')) == "x"
+
+
 def test_one_delta_gives_at_most_one_and_the_envelope_never_shows() -> None:
     assert pieces('{"inp', 'ut":"', "CUS", "TOM", '"', "}") == ["", "", "CUS", "TOM", "", "", ""]
 

@@ -77,7 +77,9 @@ def test_the_terminal_frame_holds_the_stored_response() -> None:
 
 def test_created_and_the_end_show_the_clients_own_tools_and_choice() -> None:
     choice = {"type": "custom", "name": "exec"}
-    told = play(*whole_call("exec", '{"input":"ls"}'), completed(), tools=[CUSTOM], tool_choice=choice)
+    told = play(
+        *whole_call("exec", '{"input":"ls"}'), completed(), tools=[CUSTOM], tool_choice=choice
+    )
     for event in (told.events[0], told.events[1], told.events[-1]):
         assert event["response"]["tools"] == [CUSTOM]
         assert event["response"]["tool_choice"] == choice
@@ -93,7 +95,11 @@ def test_nothing_follows_the_terminal_frame() -> None:
 
 def test_a_log_that_does_not_begin_with_our_request_is_refused() -> None:
     foreign = request_entry().replace(b'"version": 1', b'"version": 99')
-    for entry in (Entry(1, "request", 0, foreign), Entry(1, "frame", 0, b"data: 1"), Entry(1, "cancel", 0, b"{}")):
+    for entry in (
+        Entry(1, "request", 0, foreign),
+        Entry(1, "frame", 0, b"data: 1"),
+        Entry(1, "cancel", 0, b"{}"),
+    ):
         with pytest.raises(ForeignLog):
             Machine(RID).feed(entry)
 
@@ -124,9 +130,21 @@ def test_a_custom_call_streams_as_input_deltas_under_one_id_and_no_function_even
 
 
 def test_a_custom_call_does_not_delay_what_follows() -> None:
-    log = upstream(added(call("exec")), args('{"input":"a'), added(message("m2", status="in_progress"), 1), text("b", 1, "m2"), tools=[CUSTOM])
+    log = upstream(
+        added(call("exec")),
+        args('{"input":"a'),
+        added(message("m2", status="in_progress"), 1),
+        text("b", 1, "m2"),
+        tools=[CUSTOM],
+    )
     types = fold(log.entries[:-1]).item_types()
-    assert types == ["output_item.added", "custom_tool_call_input.delta", "output_item.added", "content_part.added", "output_text.delta"]
+    assert types == [
+        "output_item.added",
+        "custom_tool_call_input.delta",
+        "output_item.added",
+        "content_part.added",
+        "output_text.delta",
+    ]
 
 
 def test_an_ordinary_function_and_an_undeclared_name_stay_function_calls() -> None:
@@ -143,8 +161,18 @@ def test_an_ordinary_function_and_an_undeclared_name_stay_function_calls() -> No
 
 
 def test_a_done_only_custom_call_after_reasoning_gets_its_whole_lifecycle_in_order() -> None:
-    reasoning = {"type": "reasoning", "id": "rs_up", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
-    told = play(done(reasoning, 0), done(call("exec", '{"input":"ls"}', status="completed"), 1), completed(), tools=[CUSTOM])
+    reasoning = {
+        "type": "reasoning",
+        "id": "rs_up",
+        "summary": [],
+        "content": [{"type": "reasoning_text", "text": "hm"}],
+    }
+    told = play(
+        done(reasoning, 0),
+        done(call("exec", '{"input":"ls"}', status="completed"), 1),
+        completed(),
+        tools=[CUSTOM],
+    )
     assert told.item_types() == [
         "output_item.added", "content_part.added", "reasoning_text.delta", "reasoning_text.done",
         "content_part.done", "output_item.done", *CUSTOM_LIFE,
@@ -152,8 +180,20 @@ def test_a_done_only_custom_call_after_reasoning_gets_its_whole_lifecycle_in_ord
 
 
 def test_a_native_custom_call_without_input_events_gets_them() -> None:
-    native = {"type": "custom_tool_call", "id": "x", "call_id": "c", "name": "exec", "input": "ls", "status": "completed"}
-    told = play(added({**native, "input": "", "status": "in_progress"}), done(native), completed(), tools=[CUSTOM])
+    native = {
+        "type": "custom_tool_call",
+        "id": "x",
+        "call_id": "c",
+        "name": "exec",
+        "input": "ls",
+        "status": "completed",
+    }
+    told = play(
+        added({**native, "input": "", "status": "in_progress"}),
+        done(native),
+        completed(),
+        tools=[CUSTOM],
+    )
     assert told.item_types() == CUSTOM_LIFE
     assert told.output[0]["input"] == "ls"
 
@@ -214,7 +254,10 @@ def test_a_held_call_found_by_id_alone_and_one_found_by_being_the_only_one() -> 
 @pytest.mark.parametrize("name", [None, "", 5])
 def test_a_missing_or_empty_name_in_arguments_done_is_still_unknown(name: Any) -> None:
     log = upstream(
-        added(call(None)), args('{"input":"x"}'), args_done('{"input":"x"}', name=name), tools=[CUSTOM]
+        added(call(None)),
+        args('{"input":"x"}'),
+        args_done('{"input":"x"}', name=name),
+        tools=[CUSTOM],
     )
     assert fold(log.entries[:-1]).item_types() == []
     log.entries.pop()
@@ -223,7 +266,12 @@ def test_a_missing_or_empty_name_in_arguments_done_is_still_unknown(name: Any) -
 
 
 def test_a_name_in_arguments_done_releases_the_call() -> None:
-    log = upstream(added(call(None)), args('{"input":"x"}'), args_done('{"input":"x"}', name="exec"), tools=[CUSTOM])
+    log = upstream(
+        added(call(None)),
+        args('{"input":"x"}'),
+        args_done('{"input":"x"}', name="exec"),
+        tools=[CUSTOM],
+    )
     assert fold(log.entries[:-1]).item_types() == CUSTOM_LIFE[:3]
 
 
@@ -236,7 +284,13 @@ def test_later_items_wait_behind_an_unnamed_call_and_earlier_ones_flow() -> None
     ]
     log = upstream(*before, text("early", 0, "m0"), tools=[FUNCTION])
     assert fold(log.entries[:-1]).deltas("output_text") == ["early"]
-    told = play(*before, text("early", 0, "m0"), done(call("get_weather", '{"a":1}', "f1"), 1), completed(), tools=[FUNCTION])
+    told = play(
+        *before,
+        text("early", 0, "m0"),
+        done(call("get_weather", '{"a":1}', "f1"), 1),
+        completed(),
+        tools=[FUNCTION],
+    )
     assert [i["type"] for i in told.output] == ["message", "function_call", "message"]
     assert told.deltas("output_text") == ["early", "later"]
 
@@ -298,7 +352,10 @@ def test_a_call_that_is_never_named_fails_a_completed_round() -> None:
 
 
 def test_a_call_that_is_never_named_is_dropped_and_counted_when_the_round_is_cut() -> None:
-    cut = ev("incomplete", response={"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}})
+    cut = ev(
+        "incomplete",
+        response={"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+    )
     told = play(added(call(None, ident="f0"), 0), *whole_message(["y"], 1), cut)
     assert told.response["status"] == "incomplete"
     assert [i["type"] for i in told.output] == ["message"]
@@ -309,7 +366,9 @@ def test_a_call_that_is_never_named_is_dropped_and_counted_when_the_round_is_cut
 
 
 def incomplete(reason: str | None = "max_output_tokens") -> dict[str, Any]:
-    return ev("incomplete", response={"status": "incomplete", "incomplete_details": {"reason": reason}})
+    return ev(
+        "incomplete", response={"status": "incomplete", "incomplete_details": {"reason": reason}}
+    )
 
 
 def test_a_call_that_the_token_limit_cut_off_gets_no_done_even_if_the_upstream_says_done() -> None:
@@ -321,7 +380,12 @@ def test_a_call_that_the_token_limit_cut_off_gets_no_done_even_if_the_upstream_s
 
 
 def test_a_whole_call_before_the_limit_is_done_at_once() -> None:
-    told = play(*whole_call("exec", '{"input":"ls"}'), *whole_message(["cu"], 1)[:3], incomplete(), tools=[CUSTOM])
+    told = play(
+        *whole_call("exec", '{"input":"ls"}'),
+        *whole_message(["cu"], 1)[:3],
+        incomplete(),
+        tools=[CUSTOM],
+    )
     assert [i["status"] for i in told.output] == ["completed", "incomplete"]
 
 
@@ -367,7 +431,9 @@ def test_done_marker_without_a_terminal_event_is_a_failure() -> None:
 
 
 def test_the_round_ends_own_message_and_known_code_reach_the_client() -> None:
-    log = Log().attempt().end("http", error={"code": "rate_limit_exceeded", "message": "Slow down."})
+    log = (
+        Log().attempt().end("http", error={"code": "rate_limit_exceeded", "message": "Slow down."})
+    )
     error = fold(log.entries).response["error"]
     assert error == {"code": "rate_limit_exceeded", "message": "Slow down."}
     log = Log().attempt().end("http", error={"code": "whatever", "message": "No."})
@@ -377,10 +443,28 @@ def test_the_round_ends_own_message_and_known_code_reach_the_client() -> None:
 @pytest.mark.parametrize(
     ("event", "code", "message"),
     [
-        (ev("failed", response={"error": {"code": "context_length_exceeded", "message": "Too long."}}), "context_length_exceeded", "Too long."),
-        (ev("failed", response={"error": {"code": "odd", "message": "At http://10.0.0.7:8000/v1 now."}}), "server_error", "At [removed] now."),
+        (
+            ev(
+                "failed",
+                response={"error": {"code": "context_length_exceeded", "message": "Too long."}},
+            ),
+            "context_length_exceeded",
+            "Too long.",
+        ),
+        (
+            ev(
+                "failed",
+                response={"error": {"code": "odd", "message": "At http://10.0.0.7:8000/v1 now."}},
+            ),
+            "server_error",
+            "At [removed] now.",
+        ),
         (ev("failed", response=None), "server_error", "The upstream failed."),
-        ({"type": "error", "code": "rate_limit_exceeded", "message": "Later."}, "rate_limit_exceeded", "Later."),
+        (
+            {"type": "error", "code": "rate_limit_exceeded", "message": "Later."},
+            "rate_limit_exceeded",
+            "Later.",
+        ),
         ({"type": "error", "error": {"message": "Nested."}}, "server_error", "Nested."),
         ('{"error": {"message": "No type at all."}}', "server_error", "No type at all."),
         ('{"error": "Only text."}', "server_error", "Only text."),
@@ -409,7 +493,9 @@ def test_response_done_is_an_alias_of_completed() -> None:
 
 
 @pytest.mark.parametrize("output", [[], None, [message("x", "")]])
-def test_the_upstreams_terminal_output_does_not_matter_where_items_were_streamed(output: Any) -> None:
+def test_the_upstreams_terminal_output_does_not_matter_where_items_were_streamed(
+    output: Any,
+) -> None:
     told = play(added(call("get_weather")), args('{"a":1}'), completed(output, usage=None))
     assert [i["type"] for i in told.output] == ["function_call"]
     assert told.response["usage"] is None
@@ -421,7 +507,10 @@ def test_a_terminal_output_is_used_where_nothing_was_streamed() -> None:
 
 
 def test_usage_is_taken_from_the_upstream_and_has_all_keys() -> None:
-    told = play(*whole_message(["x"]), completed(usage={"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}))
+    told = play(
+        *whole_message(["x"]),
+        completed(usage={"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}),
+    )
     usage = told.response["usage"]
     assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (3, 4, 7)
     assert "cached_tokens" in usage["input_tokens_details"]
@@ -429,7 +518,11 @@ def test_usage_is_taken_from_the_upstream_and_has_all_keys() -> None:
 
 
 def test_cancel_ends_as_incomplete_with_status_cancelled() -> None:
-    log = Log(background=True).attempt().frames(*whole_message(["Hel"])[:3], added(call("f", ident="f"), 1), args('{"a', 1, "f"))
+    log = (
+        Log(background=True)
+        .attempt()
+        .frames(*whole_message(["Hel"])[:3], added(call("f", ident="f"), 1), args('{"a', 1, "f"))
+    )
     told = fold(log.add("cancel", {"reason": "client"}).entries)
     assert told.types[-1] == "incomplete"
     assert told.response["status"] == "cancelled"
@@ -495,3 +588,8 @@ def test_commands_are_made_again_by_whoever_folds_again() -> None:
     machine = Machine(RID)
     steps = [machine.feed(entry) for entry in log.entries]
     assert steps[-1].commands == [Reopen(1)]
+
+
+def test_a_round_that_begins_again_after_a_part_of_it_was_shown_fails_the_response() -> None:
+    told = fold(Log().attempt().frames(*whole_message(["x"])[:3]).attempt(2).entries)
+    assert told.response["status"] == "failed"

@@ -70,7 +70,11 @@ def a_call(draw: st.DrawFn, index: int, names: st.SearchStrategy[str] = NAMES) -
     if draw(st.booleans()):
         events.insert(0, events.pop(1)) if len(events) > 1 else None
     if late == "arguments.done" or draw(st.booleans()):
-        said = {"name": name} if late == "arguments.done" else draw(st.sampled_from([{}, {"name": ""}]))
+        said = (
+            {"name": name}
+            if late == "arguments.done"
+            else draw(st.sampled_from([{}, {"name": ""}]))
+        )
         events.append(args_done(arguments, index, ident, **said))
     if late == "item.done" or draw(st.booleans()):
         events.append(done({**call(name, arguments, ident, call_id), "id": final_id}, index))
@@ -103,12 +107,16 @@ ENDS = st.sampled_from(
 
 
 @given(streams(), ENDS)
-def test_every_stream_keeps_the_laws_in_every_way_of_folding(events: list[Event], end: list[Any]) -> None:
+def test_every_stream_keeps_the_laws_in_every_way_of_folding(
+    events: list[Event], end: list[Any]
+) -> None:
     play(*events, *end, tools=TOOLS)
 
 
 @given(streams(), ENDS)
-def test_the_public_stream_folds_to_the_stored_response(events: list[Event], end: list[Any]) -> None:
+def test_the_public_stream_folds_to_the_stored_response(
+    events: list[Event], end: list[Any]
+) -> None:
     told = play(*events, *end, tools=TOOLS)
     finished = {e["output_index"]: e["item"] for e in told.of("output_item.done")}
     finished |= laws.cut_calls(told.events)
@@ -117,7 +125,9 @@ def test_the_public_stream_folds_to_the_stored_response(events: list[Event], end
 
 
 @given(st.data(), ENDS)
-def test_no_function_event_of_a_custom_or_gateway_call_leaks(data: st.DataObject, end: list[Any]) -> None:
+def test_no_function_event_of_a_custom_or_gateway_call_leaks(
+    data: st.DataObject, end: list[Any]
+) -> None:
     names = st.sampled_from(["exec", "web_search"])
     events = [e for index in range(3) for e in data.draw(a_call(index, names))]
     told = play(*events, *end, tools=TOOLS)
@@ -129,7 +139,9 @@ def test_no_function_event_of_a_custom_or_gateway_call_leaks(data: st.DataObject
 
 
 @given(streams())
-def test_nothing_at_or_past_an_unnamed_call_is_shown_while_it_has_no_name(events: list[Event]) -> None:
+def test_nothing_at_or_past_an_unnamed_call_is_shown_while_it_has_no_name(
+    events: list[Event],
+) -> None:
     """Checked after every event: what is shown lies below the first call whose name has not come yet."""
     log = upstream(tools=TOOLS)
     log.entries.pop()
@@ -139,7 +151,9 @@ def test_nothing_at_or_past_an_unnamed_call_is_shown_while_it_has_no_name(events
     for event in events:
         index = event.get("output_index")
         item = event.get("item") or {}
-        if index is not None and ("arguments" in event["type"] or item.get("type") == "function_call"):
+        if index is not None and (
+            "arguments" in event["type"] or item.get("type") == "function_call"
+        ):
             name = item.get("name") or event.get("name")
             named |= {index} if name else set()
             unnamed |= {index} if index not in named else set()
@@ -158,31 +172,65 @@ def event_of(shown: Event, cause: Event) -> bool:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 TYPES = st.sampled_from(
     [
         f"response.{t}"
-        for t in (
-            "output_item.added output_item.done content_part.added content_part.done output_text.delta "
-            "output_text.done refusal.delta reasoning_text.delta reasoning_part.added function_call_arguments.delta "
-            "function_call_arguments.done custom_tool_call_input.delta output_text.annotation.added completed "
-            "incomplete failed created web_search_call.searching reasoning_summary_part.added"
-        ).split()
+        for t in [
+            "output_item.added",
+            "output_item.done",
+            "content_part.added",
+            "content_part.done",
+            "output_text.delta",
+            "output_text.done",
+            "refusal.delta",
+            "reasoning_text.delta",
+            "reasoning_part.added",
+            "function_call_arguments.delta",
+            "function_call_arguments.done",
+            "custom_tool_call_input.delta",
+            "output_text.annotation.added",
+            "completed",
+            "incomplete",
+            "failed",
+            "created",
+            "web_search_call.searching",
+            "reasoning_summary_part.added",
+        ]
     ]
     + ["error", "nonsense", ""]
 )
 ITEMS = JSON | st.fixed_dictionaries(
-    {"type": st.sampled_from(["message", "function_call", "reasoning", "custom_tool_call", "web_search_call", "odd"])},
+    {
+        "type": st.sampled_from(
+            ["message", "function_call", "reasoning", "custom_tool_call", "web_search_call", "odd"]
+        )
+    },
     optional={
         "id": st.sampled_from(["a", "b", "", None]),
         "name": st.sampled_from(["exec", "web_search", "f", "", None, 3]),
         "call_id": st.sampled_from(["c", "d", "", None, 3]),
         "arguments": st.sampled_from(['{"input":"x"}', "{", "", None, {"a": 1}]),
         "input": st.text(max_size=3),
-        "content": st.lists(st.fixed_dictionaries({"type": st.sampled_from(["output_text", "refusal", "reasoning_text"]), "text": WORDS}), max_size=2) | JSON,
+        "content": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "type": st.sampled_from(["output_text", "refusal", "reasoning_text"]),
+                    "text": WORDS,
+                }
+            ),
+            max_size=2,
+        )
+        | JSON,
         "summary": JSON,
         "status": st.sampled_from(["completed", "incomplete", "in_progress", "failed", None]),
     },
@@ -198,21 +246,43 @@ GARBAGE = st.fixed_dictionaries(
         "text": WORDS | JSON,
         "arguments": st.sampled_from(['{"input":"x"}', "{", "", None]),
         "name": st.sampled_from(["exec", "", None]),
-        "part": st.fixed_dictionaries({"type": st.sampled_from(["output_text", "refusal", "reasoning_text", "odd"]), "text": WORDS}) | JSON,
+        "part": st.fixed_dictionaries(
+            {
+                "type": st.sampled_from(["output_text", "refusal", "reasoning_text", "odd"]),
+                "text": WORDS,
+            }
+        )
+        | JSON,
         "annotation": JSON,
-        "response": st.fixed_dictionaries({"status": st.sampled_from(["completed", "failed", "incomplete", None]), "output": JSON, "usage": JSON, "error": JSON}) | JSON,
+        "response": st.fixed_dictionaries(
+            {
+                "status": st.sampled_from(["completed", "failed", "incomplete", None]),
+                "output": JSON,
+                "usage": JSON,
+                "error": JSON,
+            }
+        )
+        | JSON,
         "error": JSON,
     },
 )
 
 
 @given(st.lists(GARBAGE, max_size=8), ENDS)
-def test_any_events_in_any_order_end_in_one_lawful_stream(events: list[Event], end: list[Any]) -> None:
+def test_any_events_in_any_order_end_in_one_lawful_stream(
+    events: list[Event], end: list[Any]
+) -> None:
     told = fold(upstream(*events, *end, tools=TOOLS).entries)
     laws.check(told.events)
 
 
-@given(st.lists(st.binary(max_size=40) | st.sampled_from([b"data: {", b"event: x\ndata: 1", b"{}", b"data"]), max_size=6))
+@given(
+    st.lists(
+        st.binary(max_size=40)
+        | st.sampled_from([b"data: {", b"event: x\ndata: 1", b"{}", b"data"]),
+        max_size=6,
+    )
+)
 def test_any_bytes_end_in_one_lawful_stream(blocks: list[bytes]) -> None:
     told = fold(upstream(*blocks).entries)
     laws.check(told.events)

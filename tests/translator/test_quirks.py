@@ -37,22 +37,30 @@ MESSAGE_LIFE = [
 
 
 def test_the_json_type_decides_and_the_event_line_only_where_it_is_missing() -> None:
-    wrong = b'event: nonsense\ndata: {"type":"response.output_text.delta","delta":"a","item_id":"m"}'
+    wrong = (
+        b'event: nonsense\ndata: {"type":"response.output_text.delta","delta":"a","item_id":"m"}'
+    )
     missing = b'event: response.output_text.delta\ndata: {"delta":"b","item_id":"m"}'
     assert play(wrong, missing, completed()).deltas("output_text") == ["a", "b"]
 
 
 def test_pretty_printed_data_lines_are_one_event() -> None:
     pretty = json.dumps(text("a"), indent=1).encode()
-    assert play(b"data: " + pretty.replace(b"\n", b"\ndata: "), completed()).deltas("output_text") == ["a"]
+    assert play(b"data: " + pretty.replace(b"\n", b"\ndata: "), completed()).deltas(
+        "output_text"
+    ) == ["a"]
 
 
-@pytest.mark.parametrize("data", ["null", "7", '"text"', "[1]", "{}", '{"type":5}', '{"choices":[]}'])
+@pytest.mark.parametrize(
+    "data", ["null", "7", '"text"', "[1]", "{}", '{"type":5}', '{"choices":[]}']
+)
 def test_data_that_is_no_event_is_ignored(data: str) -> None:
     assert play(data, *whole_message(["a"]), completed()).response["status"] == "completed"
 
 
-@pytest.mark.parametrize("data", ['{"type":"response.output_text.delta","delta":"a', "oops", '{"a":NaN}', "[" * 5000])
+@pytest.mark.parametrize(
+    "data", ['{"type":"response.output_text.delta","delta":"a', "oops", '{"a":NaN}', "[" * 5000]
+)
 def test_broken_json_fails_the_response(data: str) -> None:
     told = play(*whole_message(["a"])[:3], data, completed())
     assert told.response["status"] == "failed"
@@ -60,7 +68,12 @@ def test_broken_json_fails_the_response(data: str) -> None:
 
 
 def test_nesting_that_could_not_be_written_again_fails_the_response() -> None:
-    deep = '{"type":"response.output_item.added","item":{"type":"x","a":' + "[" * 300 + "]" * 300 + "}}"
+    deep = (
+        '{"type":"response.output_item.added","item":{"type":"x","a":'
+        + "[" * 300
+        + "]" * 300
+        + "}}"
+    )
     assert play(deep).response["status"] == "failed"
 
 
@@ -79,7 +92,10 @@ def test_halves_of_a_surrogate_pair_join_over_deltas() -> None:
 
 def test_a_lone_surrogate_becomes_one_replacement_character() -> None:
     lone = '{"type":"response.output_text.delta","item_id":"m\\ud800","delta":"%s"}'
-    assert play(lone % "x\\ud83d", lone % "y", completed()).output[0]["content"][0]["text"] == "x\ufffdy"
+    assert (
+        play(lone % "x\\ud83d", lone % "y", completed()).output[0]["content"][0]["text"]
+        == "x\ufffdy"
+    )
     assert play(lone % "x\\ud83d", completed()).output[0]["content"][0]["text"] == "x\ufffd"
     assert play(lone % "\\ude00", completed()).output[0]["content"][0]["text"] == "\ufffd"
 
@@ -113,7 +129,10 @@ def test_ids_and_indexes_that_are_missing_everywhere() -> None:
     told = play(
         ev("output_item.added", item={"type": "message", "role": "assistant", "content": []}),
         ev("output_text.delta", delta="a"),
-        ev("output_item.done", item={"type": "message", "content": [{"type": "output_text", "text": "a"}]}),
+        ev(
+            "output_item.done",
+            item={"type": "message", "content": [{"type": "output_text", "text": "a"}]},
+        ),
         ev("output_item.added", item={"type": "function_call", "name": "f", "arguments": ""}),
         ev("function_call_arguments.delta", delta="{}"),
         ev("output_item.done", item={"type": "function_call", "name": "f", "arguments": "{}"}),
@@ -131,11 +150,19 @@ def test_ids_that_only_the_deltas_name_and_calls_that_only_their_call_id_tells_a
         added(bare("c1"), None), args('{"a":1}', None, "x1"), added(bare("c2"), None), args('{"a":2}', None, "x2"),
         done(bare("c1", '{"a":1}'), None), done(bare("c2", '{"a":2}'), None), completed(),
     )  # fmt: skip
-    assert [(i["call_id"], i["arguments"]) for i in told.output] == [("c1", '{"a":1}'), ("c2", '{"a":2}')]
+    assert [(i["call_id"], i["arguments"]) for i in told.output] == [
+        ("c1", '{"a":1}'),
+        ("c2", '{"a":2}'),
+    ]
 
 
 def test_an_id_that_changes_between_added_and_done_is_found_by_its_index() -> None:
-    told = play(added(message("a", status="in_progress")), text("x", 0, "b"), done(message("c", "x")), completed())
+    told = play(
+        added(message("a", status="in_progress")),
+        text("x", 0, "b"),
+        done(message("c", "x")),
+        completed(),
+    )
     assert len(told.output) == 1
 
 
@@ -148,7 +175,9 @@ def test_the_announced_call_id_stands() -> None:
 
 
 def test_two_calls_with_one_call_id_get_different_ones_and_a_number_becomes_text() -> None:
-    told = play(*whole_call("f", "{}", 0, "a", "same"), *whole_call("f", "{}", 1, "b", "same"), completed())
+    told = play(
+        *whole_call("f", "{}", 0, "a", "same"), *whole_call("f", "{}", 1, "b", "same"), completed()
+    )
     first, second = (i["call_id"] for i in told.output)
     assert first == "same"
     assert second.startswith("call_")
@@ -182,15 +211,25 @@ def test_a_differing_second_done_is_a_protocol_fault_and_an_equal_one_is_none() 
 
 @pytest.mark.parametrize("item", [None, 5, [], {}])
 def test_items_that_are_no_items(item: Any) -> None:
-    told = play(ev("output_item.added", item=item, output_index=0), *whole_message(["a"]), completed())
+    told = play(
+        ev("output_item.added", item=item, output_index=0), *whole_message(["a"]), completed()
+    )
     assert told.response["status"] == ("completed" if item is None else "failed")
     told = play(ev("output_item.done", item=item, output_index=0), completed())
     assert told.response["status"] == ("completed" if item in (None, {}) else "failed")
 
 
 def test_an_item_without_a_type_is_known_by_its_keys() -> None:
-    assert play(done({"id": "m", "content": [{"type": "text", "text": "a"}]}), completed()).output[0]["type"] == "message"
-    assert play(done({"id": "c", "name": "f", "arguments": "{}"}), completed()).output[0]["type"] == "function_call"
+    assert (
+        play(done({"id": "m", "content": [{"type": "text", "text": "a"}]}), completed()).output[0][
+            "type"
+        ]
+        == "message"
+    )
+    assert (
+        play(done({"id": "c", "name": "f", "arguments": "{}"}), completed()).output[0]["type"]
+        == "function_call"
+    )
 
 
 def test_an_item_that_changes_its_type_is_a_protocol_fault() -> None:
@@ -204,7 +243,12 @@ def test_an_item_that_was_never_closed_is_closed_before_the_end() -> None:
 
 
 def test_an_item_that_the_upstream_runs_itself_is_shown_as_it_is() -> None:
-    search = {"type": "web_search_call", "id": "ws_up", "status": "in_progress", "action": {"type": "search"}}
+    search = {
+        "type": "web_search_call",
+        "id": "ws_up",
+        "status": "in_progress",
+        "action": {"type": "search"},
+    }
     place = {"item_id": "ws_up", "output_index": 0}
     told = play(
         added(search), ev("web_search_call.in_progress", **place), ev("web_search_call.searching", **place),
@@ -220,7 +264,11 @@ def test_an_item_that_the_upstream_runs_itself_is_shown_as_it_is() -> None:
 
 
 def test_an_item_of_an_unknown_type_is_shown_added_and_done() -> None:
-    told = play(added({"type": "program", "id": "p", "call_id": "c"}), done({"type": "program", "id": "p", "call_id": "d", "code": "x"}), completed())
+    told = play(
+        added({"type": "program", "id": "p", "call_id": "c"}),
+        done({"type": "program", "id": "p", "call_id": "d", "code": "x"}),
+        completed(),
+    )
     assert told.item_types() == ["output_item.added", "output_item.done"]
     assert told.output[0]["call_id"] == "c"
 
@@ -256,11 +304,18 @@ def test_a_content_index_that_grows_with_each_delta_is_one_part() -> None:
 
 def test_two_parts_and_a_refusal_are_three_parts() -> None:
     def part(index: int, kind: str) -> dict[str, Any]:
-        return ev("content_part.added", item_id="msg_up", output_index=0, content_index=index, part={"type": kind})
+        return ev(
+            "content_part.added",
+            item_id="msg_up",
+            output_index=0,
+            content_index=index,
+            part={"type": kind},
+        )
 
     told = play(
         added(message(status="in_progress")), part(0, "output_text"), text("a"),
-        ev("content_part.done", item_id="msg_up", output_index=0, content_index=0, part={"type": "output_text", "text": "a"}),
+        ev("content_part.done", item_id="msg_up", output_index=0, content_index=0,
+           part={"type": "output_text", "text": "a"}),
         part(1, "output_text"), text("b", content_index=1), part(2, "refusal"),
         ev("refusal.delta", item_id="msg_up", output_index=0, content_index=2, delta="no"), completed(),
     )  # fmt: skip
@@ -270,7 +325,13 @@ def test_two_parts_and_a_refusal_are_three_parts() -> None:
 def test_text_that_only_came_with_added_counts_at_the_end() -> None:
     told = play(
         added(message(status="in_progress")),
-        ev("content_part.added", item_id="msg_up", output_index=0, content_index=0, part={"type": "output_text", "text": "all"}),
+        ev(
+            "content_part.added",
+            item_id="msg_up",
+            output_index=0,
+            content_index=0,
+            part={"type": "output_text", "text": "all"},
+        ),
         completed(),
     )
     assert told.deltas("output_text") == ["all"]
@@ -284,13 +345,21 @@ def test_a_done_text_that_extends_the_streamed_one_brings_the_rest() -> None:
 def test_a_done_text_that_contradicts_the_streamed_one_is_counted_and_loses() -> None:
     told = play(*whole_message(["Hel"])[:3], done(message("msg_up", "Bye")), completed())
     assert told.output[0]["content"][0]["text"] == "Hel"
-    assert [n.name for n in told.notes if n.kind == "tolerated"] == ["finished text differs from the streamed one"]
+    assert [n.name for n in told.notes if n.kind == "tolerated"] == [
+        "finished text differs from the streamed one"
+    ]
 
 
 def test_closing_events_of_an_item_that_was_never_opened() -> None:
     empty = [
         ev("output_text.done", output_index=1, item_id="x", content_index=0, text=""),
-        ev("content_part.done", output_index=1, item_id="x", content_index=0, part={"type": "output_text", "text": ""}),
+        ev(
+            "content_part.done",
+            output_index=1,
+            item_id="x",
+            content_index=0,
+            part={"type": "output_text", "text": ""},
+        ),
         ev("content_part.done", output_index=1, item_id="x", content_index=0, part=None),
         ev("content_part.added", output_index=1, item_id="x", content_index=0, part=None),
         done(message("x", ""), 1),
@@ -310,23 +379,39 @@ def test_text_for_an_item_that_ended_is_a_protocol_fault_and_a_late_done_is_none
 @pytest.mark.parametrize("delta", [5, ["a"], {"a": 1}])
 def test_a_delta_that_is_no_text_is_a_protocol_fault(delta: Any) -> None:
     assert play(ev("output_text.delta", item_id="m", delta=delta)).response["status"] == "failed"
-    assert play(ev("function_call_arguments.delta", item_id="m", delta=delta)).response["status"] == "failed"
+    assert (
+        play(ev("function_call_arguments.delta", item_id="m", delta=delta)).response["status"]
+        == "failed"
+    )
 
 
 def test_deltas_that_say_nothing_show_nothing() -> None:
-    told = play(*whole_message(["a"])[:3], text(""), ev("output_text.delta", item_id="msg_up"), ev("function_call_arguments.delta"), completed())
+    told = play(
+        *whole_message(["a"])[:3],
+        text(""),
+        ev("output_text.delta", item_id="msg_up"),
+        ev("function_call_arguments.delta"),
+        completed(),
+    )
     assert told.deltas("output_text") == ["a"]
 
 
 def test_a_content_part_of_an_unknown_type_is_a_protocol_fault() -> None:
-    part = ev("content_part.added", item_id="m", output_index=0, content_index=0, part={"type": "hologram"})
+    part = ev(
+        "content_part.added",
+        item_id="m",
+        output_index=0,
+        content_index=0,
+        part={"type": "hologram"},
+    )
     assert play(part).response["status"] == "failed"
 
 
 def test_logprobs_are_on_the_deltas_and_all_of_them_on_the_done() -> None:
     one, two = {"token": "a", "logprob": -1}, {"token": "b", "logprob": -2}
     told = play(
-        added(message(status="in_progress")), text("x"), {**text("a"), "logprobs": [one]}, {**text("b"), "logprobs": [two]}, completed(),
+        added(message(status="in_progress")), text("x"), {**text("a"), "logprobs": [one]},
+        {**text("b"), "logprobs": [two]}, completed(),
     )  # fmt: skip
     assert [e["logprobs"] for e in told.of("output_text.delta")] == [[], [one], [two]]
     assert told.of("output_text.done")[0]["logprobs"] == [one, two]
@@ -334,10 +419,22 @@ def test_logprobs_are_on_the_deltas_and_all_of_them_on_the_done() -> None:
 
 
 def test_annotations_are_announced_once_whether_streamed_or_only_at_the_end() -> None:
-    cite = {"type": "url_citation", "url": "https://a", "title": "A", "start_index": 0, "end_index": 1}
+    cite = {
+        "type": "url_citation",
+        "url": "https://a",
+        "title": "A",
+        "start_index": 0,
+        "end_index": 1,
+    }
     end = message("msg_up", "x")
     end["content"][0]["annotations"] = [cite, {**cite, "url": "https://b"}]
-    streamed = ev("output_text.annotation.added", item_id="msg_up", output_index=0, content_index=0, annotation=cite)
+    streamed = ev(
+        "output_text.annotation.added",
+        item_id="msg_up",
+        output_index=0,
+        content_index=0,
+        annotation=cite,
+    )
     told = play(*whole_message(["x"])[:3], streamed, streamed, done(end), completed())
     assert [e["annotation_index"] for e in told.of("output_text.annotation.added")] == [0, 1]
     assert told.output[0]["content"][0]["annotations"] == end["content"][0]["annotations"]
@@ -345,7 +442,9 @@ def test_annotations_are_announced_once_whether_streamed_or_only_at_the_end() ->
 
 def test_a_phase_is_kept() -> None:
     said = {**message("msg_up", "x"), "phase": "commentary"}
-    told = play(added({**said, "content": [], "status": "in_progress"}), text("x"), done(said), completed())
+    told = play(
+        added({**said, "content": [], "status": "in_progress"}), text("x"), done(said), completed()
+    )
     assert told.output[0]["phase"] == "commentary"
 
 
@@ -354,7 +453,13 @@ def test_a_phase_is_kept() -> None:
 
 def test_vllms_reasoning_parts_become_content_parts() -> None:
     place = {"item_id": "rs_up", "output_index": 0, "content_index": 0}
-    item = {"type": "reasoning", "id": "rs_up", "summary": None, "content": None, "encrypted_content": None}
+    item = {
+        "type": "reasoning",
+        "id": "rs_up",
+        "summary": None,
+        "content": None,
+        "encrypted_content": None,
+    }
     told = play(
         added({**item, "status": "in_progress"}),
         ev("reasoning_part.added", part={"type": "reasoning_text", "text": ""}, **place),
@@ -392,7 +497,10 @@ def test_summaries_have_indexes_of_their_own_and_encrypted_content_is_kept() -> 
 
 
 def test_reasoning_text_in_a_message_is_a_protocol_fault() -> None:
-    told = play(added(message(status="in_progress")), ev("reasoning_text.delta", item_id="msg_up", output_index=0, delta="x"))
+    told = play(
+        added(message(status="in_progress")),
+        ev("reasoning_text.delta", item_id="msg_up", output_index=0, delta="x"),
+    )
     assert told.response["status"] == "failed"
 
 
@@ -406,7 +514,14 @@ def test_a_reasoning_item_with_only_opaque_content_is_kept_and_an_empty_one_is_d
 
 
 def test_arguments_before_added_are_held_and_released_with_the_announcement() -> None:
-    told = play(args('{"a":'), added(call("f")), args("1}"), args_done('{"a":1}'), done(call("f", '{"a":1}')), completed())
+    told = play(
+        args('{"a":'),
+        added(call("f")),
+        args("1}"),
+        args_done('{"a":1}'),
+        done(call("f", '{"a":1}')),
+        completed(),
+    )
     assert told.deltas("function_call_arguments") == ['{"a":', "1}"]
 
 
@@ -427,13 +542,25 @@ def test_a_done_with_empty_arguments_leaves_the_deltas_standing() -> None:
     assert told.output[0]["arguments"] == '{"a":1}'
 
 
-def test_other_arguments_at_done_lose_against_whole_streamed_ones_and_are_a_fault_against_half() -> None:
-    assert play(added(call("f")), args('{"a":1}'), args_done('{"a":2}'), completed()).output[0]["arguments"] == '{"a":1}'
-    assert play(added(call("f")), args('{"a":'), args_done('{"b":2}')).response["status"] == "failed"
+def test_other_arguments_at_done_lose_against_whole_streamed_ones_and_are_a_fault_against_half() -> (
+    None
+):
+    assert (
+        play(added(call("f")), args('{"a":1}'), args_done('{"a":2}'), completed()).output[0][
+            "arguments"
+        ]
+        == '{"a":1}'
+    )
+    assert (
+        play(added(call("f")), args('{"a":'), args_done('{"b":2}')).response["status"] == "failed"
+    )
 
 
 def test_a_call_without_arguments_has_an_empty_object_and_a_custom_one_an_empty_input() -> None:
-    told = play(*[e for e in whole_call("f", "") if e["type"] != "response.function_call_arguments.delta"], completed())
+    told = play(
+        *[e for e in whole_call("f", "") if e["type"] != "response.function_call_arguments.delta"],
+        completed(),
+    )
     assert told.deltas("function_call_arguments") == ["{}"]
     assert told.output[0]["arguments"] == "{}"
     told = play(*whole_call("exec", ""), completed(), tools=[CUSTOM])
@@ -445,20 +572,38 @@ def test_arguments_that_are_an_object_are_taken_as_their_json() -> None:
     assert told.output[0]["arguments"] == '{"a":1}'
 
 
-def test_an_empty_object_before_the_arguments_is_a_false_start_and_alone_it_is_the_arguments() -> None:
-    told = play(added(call("f")), args("{}"), args('{"a":1}'), args_done('{"a":1}'), done(call("f", '{"a":1}')), completed())
+def test_an_empty_object_before_the_arguments_is_a_false_start_and_alone_it_is_the_arguments() -> (
+    None
+):
+    told = play(
+        added(call("f")),
+        args("{}"),
+        args('{"a":1}'),
+        args_done('{"a":1}'),
+        done(call("f", '{"a":1}')),
+        completed(),
+    )
     assert told.deltas("function_call_arguments") == ['{"a":1}']
     for end in ([args_done("{}"), done(call("f", "{}"))], [args_done("")], []):
         told = play(added(call("f")), args("{}"), *end, completed())
         assert told.deltas("function_call_arguments") == ["{}"]
-    assert play(added(call("f")), args("{}"), args(" "), completed()).output[0]["arguments"] == "{} "
-    assert play(added(call("exec")), args("{}"), args('{"input":"x"}'), completed(), tools=[CUSTOM]).output[0]["input"] == "x"
+    assert (
+        play(added(call("f")), args("{}"), args(" "), completed()).output[0]["arguments"] == "{} "
+    )
+    assert (
+        play(
+            added(call("exec")), args("{}"), args('{"input":"x"}'), completed(), tools=[CUSTOM]
+        ).output[0]["input"]
+        == "x"
+    )
 
 
 def test_the_tail_of_an_open_call_after_the_next_item_was_opened() -> None:
     told = play(
-        added(call("f", ident="f1")), args('{"a":', 0, "f1"), added(message("m", status="in_progress"), 1), text("x", 1, "m"),
-        args("1}", 0, "f1"), args_done('{"a":1}', 0, "f1"), done(call("f", '{"a":1}', "f1")), done(message("m", "x"), 1), completed(),
+        added(call("f", ident="f1")), args('{"a":', 0, "f1"), added(message("m", status="in_progress"), 1),
+        text("x", 1, "m"),
+        args("1}", 0, "f1"), args_done('{"a":1}', 0, "f1"), done(call("f", '{"a":1}', "f1")),
+        done(message("m", "x"), 1), completed(),
     )  # fmt: skip
     assert [i["type"] for i in told.output] == ["function_call", "message"]
     assert told.output[0]["arguments"] == '{"a":1}'
@@ -468,7 +613,10 @@ def test_arguments_for_a_finished_call_or_a_message() -> None:
     events = whole_call("f", "{}")
     assert play(*events, args("{}")).response["status"] == "failed"
     assert play(*events, args_done("{}"), completed()).response["status"] == "completed"
-    assert play(added(message("fc_up", status="in_progress")), args("{}")).response["status"] == "failed"
+    assert (
+        play(added(message("fc_up", status="in_progress")), args("{}")).response["status"]
+        == "failed"
+    )
 
 
 def test_an_upstreams_own_namespace_stays() -> None:
@@ -477,7 +625,9 @@ def test_an_upstreams_own_namespace_stays() -> None:
 
 
 def test_fifty_thousand_small_deltas_are_linear() -> None:
-    told = play_only([added(call("exec")), args('{"input":"'), *[args("x")] * 50_000, args('"}'), completed()])
+    told = play_only(
+        [added(call("exec")), args('{"input":"'), *[args("x")] * 50_000, args('"}'), completed()]
+    )
     assert len(told.output[0]["input"]) == 50_000
 
 
@@ -489,11 +639,115 @@ def play_only(events: list[dict[str, Any]]) -> Any:
 
 
 def test_life_events_of_the_upstream_are_never_shown() -> None:
-    told = play(created(), ev("in_progress", response={"id": "other"}), ev("queued"), *whole_message(["a"]), completed())
+    told = play(
+        created(),
+        ev("in_progress", response={"id": "other"}),
+        ev("queued"),
+        *whole_message(["a"]),
+        completed(),
+    )
     assert told.types.count("in_progress") == 1
     assert b"resp_up" not in b"".join(told.frames)
 
 
 def test_unknown_events_are_ignored_and_counted() -> None:
-    told = play(ev("whatever", x=1), ev("odd.delta", item_id="msg_up"), *whole_message(["a"]), completed())
+    told = play(
+        ev("whatever", x=1), ev("odd.delta", item_id="msg_up"), *whole_message(["a"]), completed()
+    )
     assert [(n.name, n.size) for n in told.notes if n.kind == "tolerated"] == [("unknown event", 2)]
+
+
+def test_nothing_after_the_upstreams_end_is_taken() -> None:
+    told = play(*whole_message(["a"]), completed(), *whole_message(["b"], 1, "m2"))
+    assert len(told.output) == 1
+
+
+def test_a_late_part_added_is_the_part_that_its_delta_opened() -> None:
+    place = {"item_id": "m", "output_index": 0, "content_index": 0}
+    part = ev("content_part.added", part={"type": "output_text", "text": ""}, **place)
+    told = play(text("a", 0, "m"), part, text("b", 0, "m"), completed())
+    assert len(told.output[0]["content"]) == 1
+
+
+def test_null_parts_and_details_of_other_types_say_nothing() -> None:
+    place = {"item_id": "msg_up", "output_index": 0, "content_index": 0}
+    said = {
+        **message("msg_up", "a"),
+        "content": [None, {"type": "output_text", "text": "a", "logprobs": None}],
+    }
+    told = play(
+        *whole_message(["a"])[:3], ev("output_text.done", part=None, **place),
+        {**text("b", content_index=1), "logprobs": "none"}, done(said), completed(),
+    )  # fmt: skip
+    assert [part["text"] for part in told.output[0]["content"]] == ["a", "b"]
+
+
+def test_logprobs_that_only_the_done_item_tells_are_kept() -> None:
+    said = message("msg_up", "a")
+    said["content"][0]["logprobs"] = [{"token": "a", "logprob": -1}]
+    told = play(done(said), completed())
+    assert told.output[0]["content"][0]["logprobs"] == [{"token": "a", "logprob": -1}]
+
+
+def test_lone_surrogates_anywhere_in_an_item_are_mended() -> None:
+    raw = '{"type":"response.output_item.done","output_index":0,"item":{"type":"odd\\ud800","list":["\\ude00"]}}'
+    assert play(raw, completed()).output[0] | {"id": ""} == {
+        "id": "",
+        "type": "odd\ufffd",
+        "list": ["\ufffd"],
+    }
+    assert play('["\\ud800"]', completed()).response["status"] == "completed"
+
+
+def test_a_deeply_nested_item_fails_the_response_and_a_long_flat_one_does_not() -> None:
+    deep: Any = 1
+    for _ in range(230):
+        deep = [deep]
+    flat = [{"a": []}] * 300
+    assert (
+        play(done({"type": "odd", "x": deep}))
+        .response["error"]["message"]
+        .endswith("nested too deeply.")
+    )
+    assert (
+        play(json.dumps(flat), done({"type": "odd", "x": flat}), completed()).response["status"]
+        == "completed"
+    )
+
+
+def test_a_second_live_item_on_one_index_under_another_id_from_a_delta() -> None:
+    told = play(
+        added(message("a", status="in_progress")),
+        added(call("f", ident="b"), 1),
+        added(call("g", ident="a"), 1),
+    )
+    assert told.response["status"] == "failed"
+
+
+def test_text_without_ids_skips_open_items_of_other_kinds() -> None:
+    told = play(
+        added(message("m", status="in_progress")), added(call("f", ident="c"), 1), ev("output_text.delta", delta="a"),
+        ev("function_call_arguments.delta", delta="{}"),
+        ev("output_item.done", item={"type": "reasoning", "content": []}), completed(),
+    )  # fmt: skip
+    assert [i["type"] for i in told.output] == ["message", "function_call"]
+
+
+def test_a_done_without_its_item_closes_what_was_streamed() -> None:
+    told = play(added(message(status="in_progress")), text("a"), done(None), completed())
+    assert told.output[0]["content"][0]["text"] == "a"
+
+
+def test_an_id_that_is_used_again_on_anothers_index_is_a_protocol_fault() -> None:
+    told = play(
+        *whole_message(["a"], 0, "a"),
+        added(message("b", status="in_progress"), 1),
+        added(message("a"), 1),
+    )
+    assert told.response["status"] == "failed"
+
+
+def test_a_part_that_ended_before_its_message_was_cut_ends_once() -> None:
+    told = play(*whole_message(["a"])[:5], ev("incomplete", response={}))
+    assert told.types.count("content_part.done") == 1
+    assert told.output[0]["status"] == "incomplete"

@@ -36,7 +36,9 @@ def test_unicode_line_ends_are_text() -> None:
     assert cut(raw) == [raw[:-2]]
 
 
-@pytest.mark.parametrize("raw", [b": hi\n\n", b":\n\n", b"retry: 5\n\n", b"event: ping\n\n", b"\n\n\n"])
+@pytest.mark.parametrize(
+    "raw", [b": hi\n\n", b":\n\n", b"retry: 5\n\n", b"event: ping\n\n", b"\n\n\n"]
+)
 def test_blocks_without_data_are_dropped(raw: bytes) -> None:
     assert cut(raw + b"data: 1\n\n") == [b"data: 1"]
 
@@ -94,12 +96,28 @@ def test_a_frame_has_one_event_line_one_data_line_and_no_foreign_line_ends() -> 
 
 
 def test_ids_and_retry_come_inside_the_frame() -> None:
-    assert with_id(b"event: a\ndata: 1\n\n", 0, 1000) == b"id: 0\nretry: 1000\nevent: a\ndata: 1\n\n"
+    assert (
+        with_id(b"event: a\ndata: 1\n\n", 0, 1000) == b"id: 0\nretry: 1000\nevent: a\ndata: 1\n\n"
+    )
     assert with_id(b"event: a\ndata: 1\n\n", 7) == b"id: 7\nevent: a\ndata: 1\n\n"
 
 
 PIECES = st.sampled_from(
-    [b"data: x", b"data", b"event: e", b": c", b"\r", b"\n", b"\r\n", b"\n\n", b"{", b"}", b"\xef\xbb\xbf", b"\xc3", b" "]
+    [
+        b"data: x",
+        b"data",
+        b"event: e",
+        b": c",
+        b"\r",
+        b"\n",
+        b"\r\n",
+        b"\n\n",
+        b"{",
+        b"}",
+        b"\xef\xbb\xbf",
+        b"\xc3",
+        b" ",
+    ]
 )
 
 

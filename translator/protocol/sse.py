@@ -160,7 +160,7 @@ class DeltaTemplate:
         """`before` and `after` are the fields around `delta`; a frame is the very one that `frame` would give."""
         kind = event_type.encode()
         self._head = b'event: %b\ndata: {"type":"%b","sequence_number":' % (kind, kind)
-        self._middle = b",%b,\"delta\":" % dumps(before)[1:-1]
+        self._middle = b',%b,"delta":' % dumps(before)[1:-1]
         self._tail = (b",%b}\n\n" % dumps(after)[1:-1]) if after else b"}\n\n"
 
     def frame(self, sequence_number: int, delta: str) -> bytes:
