@@ -49,7 +49,7 @@ class Cancel:
             if await cancel(self._store, rid, reason="client") is None:
                 raise NotFound.response(rid)
             with anyio.move_on_after(WAIT_S):
-                return Json(response_of((await terminal(reader)).data))
+                return Json(response_of((await terminal(reader, rid)).data))
         # It is in the log and will happen. Asking again is safe, and SDKs do so by themselves.
         raise Overloaded(
             "The cancel is recorded, but the response has not ended yet.",

@@ -8,9 +8,9 @@ from streams.hub import Reader
 from streams.scripts.outputs import Frame
 
 
-async def terminal(reader: Reader) -> Frame:
-    """Read to the terminal frame. Raises what the reader raises."""
+async def terminal(reader: Reader, rid: str) -> Frame:
+    """Read to the terminal frame. Raises what the reader raises, LogLost if it ends without one."""
     async for batch in reader:
         if batch[-1].terminal:
             return batch[-1]
-    raise LogLost("", reader.after)
+    raise LogLost(rid, reader.after)

@@ -155,7 +155,7 @@ class Create:
             begun.reader.close()
             return Json(template(begun.entry, begun.created_ms // 1000))
         if not asked.stream:
-            frame = await self._attended(request, begun, lambda: terminal(begun.reader))
+            frame = await self._attended(request, begun, lambda: terminal(begun.reader, begun.rid))
             response = response_of(frame.data)
             if response["status"] == "failed":
                 await self._raise_refusal(begun)

@@ -20,6 +20,9 @@ from translator.protocol.errors import Overloaded
 
 log = logging.getLogger(__name__)
 
+SCOPE_KEY: Final = "respool.request_id"
+"""Where a request's scope holds its id, for log lines of the layers below."""
+
 LOGGED_PATH_CHARS: Final = 200
 """An id and a route fit; a longer path is somebody's experiment and must not fill the log."""
 
@@ -43,6 +46,7 @@ class RequestId:
             await self._app(scope, receive, send)
             return
         request_id = f"req_{secrets.token_hex(16)}"
+        scope[SCOPE_KEY] = request_id
         header = (b"x-request-id", request_id.encode())
         started, status = time.perf_counter(), CLIENT_LEFT
         answered = False

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.attendance import attend, leaving
 from api.errors import public, unexpected
+from api.request_id import SCOPE_KEY
 from api.unstored import ReaderLease
 from streams.hub import Reader
 from streams.scripts.outputs import Frame
@@ -33,17 +34,20 @@ HEADERS: Final = [
 RETRY_MS: Final = 1000
 """What a browser is told to wait before it reconnects; sent inside the first frame (contract.md section 10)."""
 
-WRITE_DEADLINE_S: Final = 60.0
-"""How long one write may wait for a client that does not read. It holds a batch in memory meanwhile and gets cut; it
-can resume. Longer than a laptop's short sleep or a phone's tunnel, as long as a proxy's own limit."""
-
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long silence may last: seconds until a comment, seconds without an event until a `keepalive` event."""
+    """How long a stream may be silent, and a client deaf, in seconds."""
 
     heartbeat_s: float
+    """Silence until a comment is sent."""
+
     keepalive_s: float
+    """Time without an event until a `keepalive` event is sent."""
+
+    write_deadline_s: float = 60.0
+    """How long one write may wait for a client that does not read. It holds a batch in memory meanwhile; past this it is
+    cut, and can resume. Longer than a phone's tunnel, as long as a proxy's own limit."""
 
 
 class EventStream(Response):
@@ -73,17 +77,17 @@ class EventStream(Response):
         self._sent_at = self._event_at = time.monotonic()  # when anything, when an event went out
         self._writing_since: float | None = None  # set while a write waits for the client
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         EventStream.readers += 1
         try:
             async with self._reader:
                 await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-                pump = functools.partial(self._pump, send)
+                pump = functools.partial(self._pump, send, scope.get(SCOPE_KEY, "stream"))
                 await attend(pump, leaving(receive), self._beating(send), lease=self._lease)
         finally:
             EventStream.readers -= 1
 
-    async def _pump(self, send: Send) -> None:
+    async def _pump(self, send: Send, request_id: str) -> None:
         """Frames until the reader ends; an error becomes the `error` event."""
         try:
             async for batch in self._reader:
@@ -99,7 +103,7 @@ class EventStream(Response):
         except RespoolError as error:
             await self._end(send, public(error))
         except Exception as error:  # noqa: BLE001 - the client must see an end, whatever happened
-            await self._end(send, unexpected(error, "stream"))
+            await self._end(send, unexpected(error, request_id))
 
     async def _end(self, send: Send, error: RespoolError) -> None:
         """No Response can be shown any more: the `error` event, and the end."""
@@ -134,8 +138,8 @@ class EventStream(Response):
         """Send what is due. Returns the seconds until something may be due again, 0 for a client given up."""
         now = time.monotonic()
         if self._writing_since is not None:
-            return max(0.0, self._writing_since + WRITE_DEADLINE_S - now)
-        with anyio.move_on_after(WRITE_DEADLINE_S) as patience:
+            return max(0.0, self._writing_since + self._pace.write_deadline_s - now)
+        with anyio.move_on_after(self._pace.write_deadline_s) as patience:
             if self._seq >= 0 and now - self._event_at >= self._pace.keepalive_s:
                 await self._write(send, keepalive(self._seq))
                 self._event_at = self._sent_at
@@ -145,7 +149,9 @@ class EventStream(Response):
             return 0.0
         ping_at = self._sent_at + self._pace.heartbeat_s
         keepalive_at = self._event_at + self._pace.keepalive_s if self._seq >= 0 else ping_at
-        return max(SHORTEST_WAIT_S, min(ping_at, keepalive_at) - time.monotonic())
+        wait_s = min(ping_at, keepalive_at) - time.monotonic()
+        # Never so long that a write which begins meanwhile could wait far past its deadline.
+        return min(max(SHORTEST_WAIT_S, wait_s), self._pace.write_deadline_s)
 
 
 SHORTEST_WAIT_S: Final = 0.001
