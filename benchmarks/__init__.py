@@ -1,0 +1,1 @@
+"""Load on a gateway: how much later a frame arrives, and how many get through."""
