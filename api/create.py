@@ -27,6 +27,7 @@ from api.delete import remove
 from api.errors import Json, public
 from api.history import history
 from api.query import flag
+from api.references import resolved
 from api.snapshot import response_of
 from api.stream import EventStream, Pace
 from api.unstored import ReaderLease
@@ -108,6 +109,7 @@ class Create:
                 param="model",
             )
         earlier = await history(self._store.logs, tenant, asked.previous_response_id)
+        asked = await resolved(self._store.logs, tenant, asked, earlier)
         check(asked, earlier, api=upstream.api, custom_formats=upstream.custom_formats)
         rid = f"resp_{secrets.token_hex(16)}"
         limits = self._settings.limits

@@ -53,7 +53,8 @@ def check_items(items: Sequence[Item], history: Sequence[Item]) -> None:
             settle(item["call_id"], open_calls)
         elif kind == "item_reference" and item["id"] not in known:
             raise RequestError(
-                "An item can be referred to only if 'previous_response_id' brings it in.",
+                "The referenced item was not found: it is neither in the chain of "
+                "'previous_response_id' nor an item of a stored response.",
                 param=f"input[{index}].id",
             )
     for call_id, count in open_calls.items():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from translator.ids import call_id, input_item_id, is_response_id, item_id
+from translator.ids import call_id, input_item_id, is_response_id, item_id, response_of_item
 
 RID = "resp_" + "a1" * 16
 
@@ -35,3 +35,11 @@ def test_the_same_place_has_the_same_id_and_every_other_place_another() -> None:
     assert len({ident.partition("_")[2] for ident in made}) == len(made)
     assert item_id(RID, "message", 1, 0) == made[0]
     assert [ident.partition("_")[0] for ident in made[-2:]] == ["call", "msg"]
+
+
+def test_an_item_id_tells_its_response_and_no_other_id_does() -> None:
+    for ident in (item_id(RID, "mcp_list_tools", 0, 0), input_item_id(RID, 3, "fc")):
+        assert response_of_item(ident) == RID
+        assert len(ident) < 64
+    for foreign in (call_id(RID, 1, 0), RID, "msg_up", "", item_id(RID, "message", 1, 0) + "\n"):
+        assert response_of_item(foreign) is None
