@@ -11,11 +11,12 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from streams.client import CONNECT_TIMEOUT_S, Connections, Link
+from streams.client import CONNECT_TIMEOUT_S, Connections, Link, as_store_error, word_of
+from streams.faults import StoreAway
 from streams.keys import WORK_KINDS, Keys
 from streams.scripts import hints
-from streams.writer import LONGEST_PAUSE_S, Writer
-from translator.protocol.errors import RespoolError, StoreError
+from streams.writer import FIRST_PAUSE_S, LONGEST_PAUSE_S, TRANSIENT, Writer
+from translator.protocol.errors import RespoolError
 
 Taker = Callable[[str], bool]
 """Takes a response id; False means that there is no room now (and `Work.room` will be called when there is)."""
@@ -87,45 +88,55 @@ class Work:
             self.lost_hints += 1
 
     async def take(self, kind: str) -> None:
-        """The loop of a process that does such work; ends only by cancellation. Reads only while there is room."""
+        """The loop of a process that does such work; ends only by cancellation. Reads only while there is room.
+
+        Raises StoreError where the server answers with something that does not pass by itself.
+        """
         link = self._connections.link()
-        pause = 0.0
+        pause, known = 0.0, False
         try:
             while True:
                 await self._room[kind].wait()
                 try:
+                    if not known:
+                        await self._writer.do(hints.group(self._keys, kind))
+                        known = True
                     rids = await self._read(link, kind)
-                except (RedisError, OSError, TimeoutError, StoreError):
-                    # The store is away, or the connection died: the next read makes a new one.
+                except ResponseError as error:
+                    known = False
+                    if not passes(error):
+                        raise as_store_error(error) from error
+                except (RedisError, OSError, TimeoutError, StoreAway):
+                    # The connection died or the store is away: the next read makes a new one.
+                    known = False
                     await link.drop()
-                    pause = min(pause * 2 + 0.02, LONGEST_PAUSE_S)
                     await asyncio.sleep(pause)
-                    continue
-                pause = 0.0
-                for rid in rids:
-                    self._give(kind, rid)
+                    pause = min(pause * 2 + FIRST_PAUSE_S, LONGEST_PAUSE_S)
+                else:
+                    pause = 0.0
+                    for rid in rids:
+                        self._give(kind, rid)
         finally:
             await link.drop()
 
     async def _read(self, link: Link, kind: str) -> list[str]:
-        key = self._keys.work(kind)
         command = (
             *("XREADGROUP", "GROUP", hints.GROUP_NAME, CONSUMER, "COUNT", TAKE_AT_ONCE),
-            *("BLOCK", BLOCK_MS, "NOACK", "STREAMS", key, ">"),
+            *("BLOCK", BLOCK_MS, "NOACK", "STREAMS", self._keys.work(kind), ">"),
         )
-        try:
-            async with asyncio.timeout(BLOCK_MS / 1000 + SLACK_S):
-                reply = await link.call(*command)
-        except ResponseError as error:
-            if not str(error).startswith(("NOGROUP", "UNBLOCKED")):
-                raise
-            # First use, or the key went by its TTL while nobody used it.
-            await self._writer.do(hints.group(self._keys, kind))
-            return []
-        ids, rids = parse(reply)
+        async with asyncio.timeout(BLOCK_MS / 1000 + SLACK_S):
+            ids, rids = parse(await link.call(*command))
         if ids:
             self._writer.submit(hints.taken(self._keys, kind, ids), self._hinted)
         return rids
+
+
+def passes(error: ResponseError) -> bool:
+    """Whether an error reply to XREADGROUP passes: a failover, or a group that is not there and is made again.
+
+    A group is gone with its key: by its TTL while nobody used it, or with a server that lost its data.
+    """
+    return word_of(error) in {"NOGROUP", "UNBLOCKED", *TRANSIENT} or "key to exist" in str(error)
 
 
 def parse(reply: Any) -> tuple[list[bytes], list[str]]:

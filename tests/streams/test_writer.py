@@ -238,7 +238,7 @@ async def test_a_slow_trickle_is_no_silence(behind, monkeypatch):
     assert rig.store.writer.pipelines > pipelines
 
 
-async def test_a_reply_that_passes_by_itself_is_waited_for(rig, monkeypatch):
+async def test_a_reply_that_passes_by_itself_is_waited_for(rig):
     """A replica that will be primary again in a moment: the server says READONLY meanwhile."""
     await rig.running()
     script = (
