@@ -47,7 +47,7 @@ class ApiSettings:
     """A request body over it is a 413."""
 
     max_in_flight: int
-    """Creates and streams that this process has open at once; one more is a 503 with `retry-after-ms`."""
+    """Creates that this process has open at once, each until its answer or stream has ended; one more is a 503."""
 
     heartbeat_s: float = 15.0
     """Silence on a stream after which `: ping` is sent; proxies cut after 60 s and more."""
