@@ -131,8 +131,13 @@ def _detail(event: ResponseStreamEvent) -> str:
     item = getattr(event, "item", None)
     if item is not None:
         name = getattr(item, "name", "")
-        return " ".join(part for part in (item.type, name, f"{str(item.id)[:12]}…") if part)
+        return " ".join(part for part in (item.type, name, _short(str(item.id))) if part)
     response = getattr(event, "response", None)
     if response is not None:
         return f"{response.id}  {response.status}"
     return ""
+
+
+def _short(ident: str) -> str:
+    """An id's kind and its end, which differs most."""
+    return f"{ident.partition('_')[0]}_…{ident[-6:]}"
