@@ -89,6 +89,7 @@ class Attempt:
         self._pending: deque[tuple[str, bytes]] = deque()  # not yet given to the writer
         self._pending_bytes = 0  # of those and of the ones in flight
         self._flying: list[tuple[str, bytes]] = []  # given to the writer, not yet acknowledged
+        self._flying_bytes = 0
         self._beating = False  # a heartbeat is in flight
         self._last = 0  # number of the last acknowledged entry of this attempt
         self._ended = False  # set with the entry that ends the round: nothing follows it
@@ -104,7 +105,8 @@ class Attempt:
         if self._ended or (self.stopped and self.stopped not in MAY_END):
             return
         self._pending.extend(entries)
-        self._pending_bytes += sum(len(data) for _, data in entries)
+        for _, data in entries:
+            self._pending_bytes += len(data)
         if self._pending_bytes > PENDING_BYTES:
             self._room.clear()
         self._settled.clear()
@@ -160,18 +162,20 @@ class Attempt:
     def _flush(self) -> None:
         if self._flying or not self._pending:
             return
-        size = 0
-        while self._pending and len(self._flying) < APPEND_ENTRIES:
-            size += len(self._pending[0][1])
-            if self._flying and size > APPEND_BYTES:
+        pending, flying, size = self._pending, self._flying, 0
+        while pending and len(flying) < APPEND_ENTRIES:
+            more = size + len(pending[0][1])
+            if flying and more > APPEND_BYTES:
                 break
-            self._flying.append(self._pending.popleft())
+            flying.append(pending.popleft())
+            size = more
+        self._flying_bytes = size
         call = append(
             self._store.keys,
             self._rid,
             fence=self._claim.fence,
             first_frame_no=self._last + 1,
-            items=self._flying,
+            items=flying,
             lease_ms=self._lease_ms,
             max_in_bytes=self._max_in_bytes,
         )
@@ -179,7 +183,7 @@ class Attempt:
 
     def _acknowledged(self, reply: AppendResult | Exception) -> None:
         flown, self._flying = self._flying, []
-        self._pending_bytes -= sum(len(data) for _, data in flown)
+        self._pending_bytes -= self._flying_bytes
         if isinstance(reply, Exception):
             self._refused(reply)
             return

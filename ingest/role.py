@@ -42,6 +42,7 @@ class Ingest:
         self._stack = AsyncExitStack()
         self._rounds: dict[asyncio.Task[None], Round] = {}
         self._by_rid: Counter[str] = Counter()  # a next round may begin while the last one lingers
+        self._taking: asyncio.Task[None] | None = None  # reads hints while `run` runs
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._client)
@@ -62,8 +63,9 @@ class Ingest:
         await self._stack.aclose()
 
     async def run(self) -> None:
-        """Take hints from the queue; returns only by cancellation."""
-        await self._store.work.take("rounds")
+        """Take hints from the queue, until `drain` or cancellation."""
+        async with asyncio.TaskGroup() as group:
+            self._taking = group.create_task(self._store.work.take("rounds"))
 
     def take(self, rid: str) -> bool:
         """Start the open round of a response; False while there is no room."""
@@ -80,6 +82,9 @@ class Ingest:
     async def drain(self, within_s: float) -> None:
         """Take nothing new and let the own rounds end; those that do not are marked as lost."""
         self._store.work.unregister("rounds")
+        if self._taking is not None:
+            self._taking.cancel()
+            await asyncio.wait([self._taking])
         if self._rounds:
             await asyncio.wait(self._rounds, timeout=within_s)
         for carried in self._rounds.values():

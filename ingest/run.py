@@ -76,6 +76,7 @@ class Round:
         self._streaming: asyncio.Timeout | None = None  # while the upstream is open
         self._end: RoundEnd | None = None  # set by whoever ends the round before its upstream does
         self._heard_at = self._started_at = self._loop.time()  # the upstream's last byte
+        self._bytes = self._frames = 0  # what came and is not yet counted: once a look, not a frame
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
@@ -131,6 +132,7 @@ class Round:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
+            self._count()
 
     async def _streamed(self, job: Job, attempt: Attempt) -> RoundEnd:
         try:
@@ -160,7 +162,7 @@ class Round:
             blocks = Blocks()
             while chunk := await answer.read():
                 self._heard_at = self._loop.time()
-                metrics.count("upstream_bytes_total", len(chunk))
+                self._bytes += len(chunk)
                 if self._append(attempt, blocks.feed(chunk)):
                     attempt.end({"how": "ok"})
                     await answer.linger()
@@ -181,7 +183,7 @@ class Round:
                 ended = True
                 break
         if entries:
-            metrics.count("upstream_frames_total", len(entries))
+            self._frames += len(entries)
             attempt.add(entries)
         return ended
 
@@ -206,8 +208,14 @@ class Round:
             self._finish(timed_out("The upstream was silent for too long."))
         elif now - self._started_at > limits.total_timeout_s:
             self._finish(timed_out("The upstream took too long."))
+        self._count()
         wait_s = attempt.heard_at + limits.beat_s - now
         self._timer = self._loop.call_later(max(wait_s, TICK_S), self._watch, attempt)
+
+    def _count(self) -> None:
+        metrics.count("upstream_bytes_total", self._bytes)
+        metrics.count("upstream_frames_total", self._frames)
+        self._bytes = self._frames = 0
 
 
 def full() -> RoundEnd:

@@ -7,7 +7,7 @@ time-outs are the caller's: it hears the same clock for its lease.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Final, Self
@@ -51,22 +51,24 @@ class Answer:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._content = response.content
         self._inflate = _inflate(response)
-        self._pieces: Iterator[bytes] = iter(())  # set by `read`: what one chunk decodes to
+        self._pieces: Iterator[bytes] = iter(())  # what one chunk decodes to
+        self.read: Callable[[], Awaitable[bytes]] = (
+            self._content.readany if self._inflate is None else self._decoded
+        )
+        """The next bytes, as soon as there are any; empty at the end. Called for every frame, so
+        what the connection raises passes here and is told as a RoundError by `open`."""
 
-    async def read(self) -> bytes:
-        """The next bytes, as soon as there are any; empty at the end. Raises RoundError."""
-        if self._inflate is None:
-            return await self._raw()
-        try:
-            while not (piece := next(self._pieces, b"")):
-                raw = await self._raw()
-                if not raw:
-                    return self._end(self._inflate)
-                self._pieces = self._inflate.feed(raw)
-        except ProtocolFault as fault:
-            if isinstance(fault, RoundError):
-                raise
-            raise RoundError(misspoken("reset", fault.message)) from None
+    async def _decoded(self) -> bytes:
+        inflate = self._inflate
+        if inflate is None:
+            raise AssertionError("the body is not compressed")
+        while not (piece := next(self._pieces, b"")):
+            raw = await self._content.readany()
+            if not raw:
+                if not inflate.ended:
+                    raise RoundError(broken_off())
+                return b""
+            self._pieces = inflate.feed(raw)
         return piece
 
     async def linger(self) -> None:
@@ -78,17 +80,6 @@ class Answer:
                     seen += len(chunk)
         except (TimeoutError, aiohttp.ClientError, OSError):
             return  # nothing of it is wanted any more; the caller closes the connection
-
-    async def _raw(self) -> bytes:
-        try:
-            return await self._content.readany()
-        except (aiohttp.ClientError, OSError):
-            raise RoundError(broken_off()) from None
-
-    def _end(self, inflate: Inflate) -> bytes:
-        if not inflate.ended:
-            raise RoundError(broken_off())
-        return b""
 
 
 class UpstreamClient:
@@ -135,7 +126,14 @@ class UpstreamClient:
                 answer = Answer(response)
             except ProtocolFault as fault:
                 raise RoundError(misspoken("http", fault.message)) from None
-            yield answer
+            try:
+                yield answer
+            except RoundError:
+                raise
+            except ProtocolFault as fault:
+                raise RoundError(misspoken("reset", fault.message)) from None
+            except (aiohttp.ClientError, OSError):
+                raise RoundError(broken_off()) from None
         finally:
             response.close()  # a body that has ended has given its connection back already
 
@@ -188,10 +186,8 @@ async def _refusal(response: aiohttp.ClientResponse, upstream: Upstream) -> Roun
         answer = Answer(response)
         while len(body) < ERROR_BODY_BYTES and (chunk := await answer.read()):
             body += chunk
-    except ProtocolFault:
+    except (ProtocolFault, aiohttp.ClientError, OSError):
         body = b""
-    except RoundError:
-        pass  # what came so far may be whole
     host = URL(upstream.base_url).host
     return refused(
         response.status,

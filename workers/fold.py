@@ -8,12 +8,12 @@ never written twice (design invariants 2 and 4). No IO here; called by `workers.
 import hashlib
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Final
 
 from streams.scripts.outputs import Lease
-from translator.machine import Command, Machine, NextRound, Note, Reopen
+from translator.machine import Machine, NextRound, Note, Reopen, Step
 from translator.protocol.entries import Entry
 from translator.protocol.errors import StoreError
 
@@ -23,35 +23,31 @@ COMMIT_FRAMES: Final = 512
 COMMIT_BYTES: Final = 1024 * 1024
 """The same in bytes; the frames of a single entry always go together."""
 
+CLOCK_EVERY: Final = 16
+"""Entries between two looks at the clock: a fold takes tens of µs an entry, a slice some ms."""
+
 
 class Diverged(StoreError):
-    """What is committed is not what the input log gives: other code, or a log that lost entries."""
-
-
-@dataclass(slots=True)
-class Group:
-    """What one entry brought: its outputs belong to it and are committed with it or not at all."""
-
-    n: int
-    frames: list[bytes]
-    commands: list[Command]
-    status: str
-    terminal: bool
-    size: int
+    """What is committed is not what the input log gives: other code, or a log with a hole."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """One commit: the groups of some entries in a row."""
+    """One commit: all that some entries in a row brought, the last of which is `cursor`.
 
-    cursor: int
-    first_seq: int
-    frames: list[bytes]
-    digest: str
-    status: str
-    terminal: bool
+    Outputs belong to the entry that caused them: they are committed with it or not at all.
+    """
+
+    cursor: int = 0
+    frames: list[bytes] = field(default_factory=list)
+    size: int = 0
+    status: str = ""
+    terminal: bool = False
     next_round: tuple[int, bytes] | None = None
     reopen: bool = False
+    closed: bool = False  # nothing more goes in: a command, the end, or a bound
+    first_seq: int = 0  # set by `take`
+    digest: str = ""  # set by `take`: over all frames up to this batch's last
 
 
 class Fold:
@@ -60,9 +56,9 @@ class Fold:
     def __init__(self, rid: str, lease: Lease) -> None:
         self._machine = Machine(rid)
         self._lease = lease
-        self._hash = hashlib.blake2b(digest_size=16)  # over all frames folded or taken so far
+        self._hash = hashlib.blake2b(digest_size=16)  # over all frames folded again or taken
         self._refolded = 0  # frames that the refold has made again
-        self._groups: deque[Group] = deque()  # made, not yet taken
+        self._batches: deque[Batch] = deque()  # made, not yet taken; only the last may be open
         self._taken: Batch | None = None  # set by `take`, cleared by `committed`
         self.fed = 0  # number of the last entry that was fed
         self.cursor = lease.cursor  # as committed
@@ -75,70 +71,48 @@ class Fold:
         """Whether the finished response is kept (`store`)."""
         return bool((self._machine.response or {}).get("store", True))
 
-    def feed(self, entries: Sequence[Entry], start: int = 0, *, until: float = float("inf")) -> int:
-        """Fold entries from `start` on until the clock says stop; the index of the first left over.
-
-        Entries known already are passed over. Raises Diverged, and what the machine raises.
-        """
-        for index in range(start, len(entries)):
-            entry = entries[index]
-            if entry.n <= self.fed:
-                continue
-            if entry.n != self.fed + 1:
-                raise Diverged(f"the input log lacks entry {self.fed + 1}")
-            self._feed(entry)
-            if perf_counter() >= until:
-                return index + 1
-        return len(entries)
-
-    def check_end(self) -> None:
-        """Called at the end of the log: one that is shorter than what was committed has lost entries."""
-        if self.fed < self._lease.cursor:
-            raise Diverged(
-                f"the input log ends before entry {self._lease.cursor}, which was folded"
-            )
-
     @property
     def flying(self) -> bool:
         """Whether a batch is under way."""
         return self._taken is not None
 
-    def discard(self) -> None:
-        """Forget what is made and not committed: the log takes no more of it."""
-        self._taken = None
-        self._groups.clear()
-        self.pending_bytes = 0
+    def feed(self, entries: Sequence[Entry], start: int = 0, *, until: float | None = None) -> int:
+        """Fold entries from `start` on until the clock says stop; the index of the first left over.
+
+        Entries known already are passed over. Raises Diverged, and what the machine raises.
+        """
+        cursor, machine = self._lease.cursor, self._machine
+        for index in range(start, len(entries)):
+            entry = entries[index]
+            n = entry.n
+            if n <= self.fed:
+                continue
+            if n != self.fed + 1:
+                raise Diverged(f"the input log lacks entry {self.fed + 1}")
+            step = machine.feed(entry)
+            self.fed = n
+            if n > cursor:
+                self._keep(step, n)
+            else:
+                self._compare(step.frames, n)
+            if until is not None and not n % CLOCK_EVERY and perf_counter() >= until:
+                return index + 1
+        return len(entries)
+
+    def check_end(self) -> None:
+        """Called where the log ends: one shorter than what was committed has lost entries."""
+        if self.fed < self._lease.cursor:
+            raise Diverged(f"the input log ends before entry {self._lease.cursor}, once folded")
 
     def take(self) -> Batch | None:
         """The next batch, or None while one is under way or there is nothing to commit."""
-        groups = self._groups
-        if self._taken is not None or not groups:
+        if self._taken is not None or not self._batches:
             return None
-        frames: list[bytes] = []
-        commands: list[Command] = []
-        size = 0
-        while True:
-            group = groups.popleft()
-            frames += group.frames
-            commands = group.commands
-            size += group.size
-            # a command moves the round's state in the script: at most one commit's worth of them
-            if group.commands or not groups or len(frames) + len(groups[0].frames) > COMMIT_FRAMES:
-                break
-            if size + groups[0].size > COMMIT_BYTES:
-                break
-        for frame in frames:
+        batch = self._taken = self._batches.popleft()
+        for frame in batch.frames:
             self._hash.update(frame)
-        batch = Batch(
-            group.n, self.seq + 1, frames, self._hash.hexdigest(), group.status, group.terminal
-        )
-        for command in commands:
-            match command:
-                case NextRound(number, body):
-                    batch.next_round = (number, body)
-                case Reopen():
-                    batch.reopen = True
-        self._taken = batch
+        batch.first_seq = self.seq + 1
+        batch.digest = self._hash.hexdigest()
         return batch
 
     def committed(self) -> Batch:
@@ -149,23 +123,49 @@ class Fold:
         self._taken = None
         self.cursor = batch.cursor
         self.seq += len(batch.frames)
-        self.pending_bytes -= sum(map(len, batch.frames))
+        self.pending_bytes -= batch.size
         return batch
 
-    def _feed(self, entry: Entry) -> None:
-        step = self._machine.feed(entry)
-        self.fed = entry.n
-        if entry.n <= self._lease.cursor:
-            self._compare(step.frames, entry.n)
-            return
-        self.notes += step.notes
-        if step.frames or step.commands:
-            size = sum(map(len, step.frames))
-            self.pending_bytes += size
-            machine = self._machine
-            self._groups.append(
-                Group(entry.n, step.frames, step.commands, machine.status, machine.terminal, size)
-            )
+    def discard(self) -> None:
+        """Forget what is made and not committed: the log takes no more of it."""
+        self._taken = None
+        self._batches.clear()
+        self.pending_bytes = 0
+
+    def _keep(self, step: Step, n: int) -> None:
+        """What an entry brought goes with its predecessors', up to the bounds of a commit."""
+        if step.notes:
+            self.notes += step.notes
+        frames = step.frames
+        if not frames and not step.commands:
+            return  # the cursor can wait: whoever folds this entry again gets nothing either
+        size = sum(map(len, frames))
+        batches = self._batches
+        if not batches or not self._fits(batches[-1], len(frames), size):
+            batches.append(Batch())
+        batch, machine = batches[-1], self._machine
+        batch.cursor = n
+        batch.frames += frames
+        batch.size += size
+        batch.status = machine.status
+        self.pending_bytes += size
+        for command in step.commands:
+            batch.closed = True  # it moves the round's state: one at a time
+            match command:
+                case NextRound(number, body):
+                    batch.next_round = (number, body)
+                case Reopen():
+                    batch.reopen = True
+        if machine.terminal:
+            batch.terminal = batch.closed = True
+
+    @staticmethod
+    def _fits(batch: Batch, frames: int, size: int) -> bool:
+        return not (
+            batch.closed
+            or len(batch.frames) + frames > COMMIT_FRAMES
+            or batch.size + size > COMMIT_BYTES
+        )
 
     def _compare(self, frames: list[bytes], n: int) -> None:
         for frame in frames:

@@ -100,6 +100,7 @@ class Translation:
         self._broken = ""  # why the fold cannot go on
         self._ending: asyncio.Task[None] | None = None  # set when a broken fold is ended
         self._status = ""  # as last committed
+        self._frames = 0  # committed and not yet counted: once a tick, not a frame
         self._beating = False  # a heartbeat is in flight
         self._heard_at = self._loop.time()  # when the store last answered
         self._timer: asyncio.TimerHandle | None = None
@@ -185,6 +186,7 @@ class Translation:
                 self._store.keys, self.rid, fence=self._fence, lease_ms=self._limits.lease_ms
             )
             self._store.writer.submit(call, self._beaten)
+        self._count()
         wait_s = self._heard_at + every_s - now
         self._timer = self._loop.call_later(max(wait_s, TICK_S), self._tick)
 
@@ -251,7 +253,7 @@ class Translation:
         except StoreError as error:
             self._break(error)
 
-    def _take(self, entries: Sequence[Entry], start: int, until: float = float("inf")) -> int:
+    def _take(self, entries: Sequence[Entry], start: int, until: float | None = None) -> int:
         fold = self._fold
         if fold is None or self._broken:
             return len(entries)
@@ -317,9 +319,10 @@ class Translation:
         batch = fold.committed()
         self._heard_at = self._loop.time()
         self._status = batch.status
-        metrics.count("public_frames_total", len(batch.frames))
         store = self._store
-        store.handover.publish_output(self.rid, batch.first_seq, batch.frames, batch.terminal)
+        if batch.frames:
+            self._frames += len(batch.frames)
+            store.handover.publish_output(self.rid, batch.first_seq, batch.frames, batch.terminal)
         if batch.terminal:
             self._finish(batch.status)
             return
@@ -381,9 +384,10 @@ class Translation:
                 terminal=True,
             )
             await store.writer.do(call)
-        except StoreError as error:
-            log.warning("%s could not be ended: %s", rid, error.message)
-            self._close("store")
+        except Exception as error:  # reported; the lease runs out, and another one tries
+            trouble = None if isinstance(error, RespoolError) else error
+            log.warning("%s could not be ended: %s", rid, error, exc_info=trouble)
+            self._close("not ended")
             return
         if not self._over:
             store.handover.publish_output(rid, last.first_seq, last.frames, True)
@@ -402,12 +406,17 @@ class Translation:
             metrics.count("translations_dropped_total", reason=reason)
         if self._timer is not None:
             self._timer.cancel()
+        self._count()
         for undo in (self._unfollow, self._unlisten):
             if undo is not None:
                 undo()
         if self._fold is not None:
             self._store.handover.end_translating(self.rid)
         self._on_over(self)
+
+    def _count(self) -> None:
+        metrics.count("public_frames_total", self._frames)
+        self._frames = 0
 
 
 def _ignore(reply: object) -> None:

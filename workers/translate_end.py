@@ -107,9 +107,12 @@ def _begun(rid: str, first: list[Entry], created: int) -> dict[str, Any]:
         "upstream": {},
         "limits": {},
     }
+    created_at = created // 1000
     if first and first[0].kind == Kind.REQUEST:
         try:
-            request = orjson.loads(first[0].data)
-        except ValueError:
-            log.warning("%s has no readable request", rid)
-    return {**template(request, created // 1000), "status": "in_progress"}
+            begun = template(orjson.loads(first[0].data), created_at)
+        except (LookupError, TypeError, ValueError, AttributeError):
+            log.warning("%s has no request that this version can read", rid)
+        else:
+            return {**begun, "id": rid, "status": "in_progress"}
+    return {**template(request, created_at), "status": "in_progress"}

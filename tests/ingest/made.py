@@ -32,6 +32,7 @@ def request_data(rid: str, *, limits: dict[str, int] | None = None, **request: A
 
 async def made(
     store: Store,
+    /,
     *,
     run_ms: int = RUN_MS,
     limits: dict[str, int] | None = None,

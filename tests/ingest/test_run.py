@@ -149,7 +149,7 @@ async def test_nothing_after_the_end_marker_is_waited_for(runner: Runner, store:
     runner.server.play(*text_stream("a"), b"data: [DONE]\n\ndata: more\n\n", End.HANG)
     rid = await made(store)
     running = asyncio.create_task(runner.round(rid).run())
-    await wait_until(lambda: log_has(store, rid, "round_end", 1), 0.2)
+    await wait_until(lambda: log_has(store, rid, "round_end", 1), 1)
     async with asyncio.timeout(1):
         await runner.server.requests[0].left.wait()
         await running

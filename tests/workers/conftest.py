@@ -1,0 +1,11 @@
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.ingest.server import Server, serving
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with serving() as running:
+        yield running

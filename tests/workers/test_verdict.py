@@ -1,0 +1,91 @@
+from dataclasses import replace
+
+from streams.logs import State
+from workers.verdict import FIRST_READER_MS, SOONEST_MS, Action, judge
+
+NOW, LEASE = 1_000_000, 10_000
+STATE = State(
+    tenant="",
+    status="in_progress",
+    created=NOW - 60_000,
+    store=True,
+    background=False,
+    expires=NOW + 10**6,
+    deadline=NOW + 10**5,
+    round=1,
+    rstate="running",
+    attempt=1,
+    ilease=NOW + 3_000,
+    last=9,
+    in_bytes=1,
+    opened=True,
+    refusal=b"",
+    lease=NOW + 4_000,
+    cursor=9,
+    seq=3,
+    digest="",
+    out_bytes=1,
+    done=False,
+    cancelled=False,
+    reader=0,
+)
+
+
+def verdict(**changes: object) -> tuple[list[Action], int]:
+    found = judge(replace(STATE, **changes), NOW, LEASE)  # type: ignore[arg-type]
+    return found.actions, found.next_at
+
+
+def test_a_response_in_good_hands_is_looked_at_when_its_first_lease_ends():
+    assert verdict() == ([], NOW + 3_000)
+    assert verdict(rstate="ended", ilease=0) == ([], NOW + 4_000)
+    assert verdict(ilease=NOW + 90_000, lease=NOW + 90_000) == ([], NOW + LEASE)
+
+
+def test_a_finished_response_is_dropped():
+    assert verdict(done=True) == ([Action.DROP], 0)
+
+
+def test_a_response_without_a_translator_is_offered():
+    for lease in (0, NOW - 1, NOW):
+        assert verdict(lease=lease) == ([Action.OFFER_TRANSLATE], NOW + 3_000)
+
+
+def test_a_round_whose_process_died_is_lost_and_then_translated():
+    assert verdict(ilease=NOW) == ([Action.LOST], NOW + 4_000)
+    assert verdict(ilease=NOW - 1, lease=NOW - 1) == (
+        [Action.LOST, Action.OFFER_TRANSLATE],
+        NOW + LEASE,
+    )
+
+
+def test_an_open_round_is_offered_again_unless_it_is_cancelled():
+    assert verdict(rstate="open", ilease=0) == ([Action.OFFER_ROUND], NOW + 4_000)
+    assert verdict(rstate="open", ilease=0, cancelled=True) == ([], NOW + 4_000)
+    assert verdict(rstate="lost", ilease=0) == ([], NOW + 4_000)
+    assert verdict(rstate="", round=0, ilease=0) == ([], NOW + 4_000)
+
+
+def test_the_deadline_is_a_cancel_once():
+    assert verdict(deadline=NOW)[0] == [Action.DEADLINE]
+    assert verdict(deadline=NOW, cancelled=True)[0] == []
+    assert verdict(deadline=NOW + 500) == ([], NOW + 500)
+
+
+def test_no_response_is_looked_at_all_the_time():
+    assert verdict(deadline=NOW + 1) == ([], NOW + SOONEST_MS)
+
+
+def test_an_unstored_response_goes_with_its_last_reader():
+    unstored = {"store": False}
+    assert verdict(**unstored, reader=NOW)[0] == [Action.ABANDONED]
+    assert verdict(**unstored, reader=NOW, cancelled=True)[0] == []
+    assert verdict(**unstored, reader=NOW + 2_000) == ([], NOW + 2_000)
+    assert verdict(**unstored, reader=0)[0] == [Action.ABANDONED]
+    assert verdict(**unstored, reader=0, created=NOW - LEASE + 1) == ([], NOW + SOONEST_MS)
+
+
+def test_the_first_reader_of_an_unstored_response_may_take_a_moment_longer_than_a_short_lease():
+    state = replace(STATE, store=False, created=NOW - FIRST_READER_MS + 1)
+    assert judge(state, NOW, 1_000).actions == []
+    assert judge(state, NOW + 1, 1_000).actions == [Action.ABANDONED]
