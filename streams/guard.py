@@ -45,22 +45,16 @@ class Guard:
         threading.Thread(target=self._watch, daemon=True).start()
         crashes = 0
         while crashes < CRASHES:
-            descriptor = os.open(self._folder / "data.lock", os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # waits until no server lives
-            with self._lock:
-                if self._stopping:
-                    return 0
-                self._server = subprocess.Popen(  # noqa: S603 - what our caller says
-                    self._command, pass_fds=(descriptor,), stdin=subprocess.DEVNULL
-                )
-            os.close(descriptor)  # the server's copy goes on holding the lock
+            server = self._start()
+            if server is None:
+                return 0
             started = time.monotonic()
-            self._server.wait()
+            server.wait()
             crashes = crashes + 1 if time.monotonic() - started < CRASH_S else 0
         return 1
 
     def _take(self) -> bool:
-        descriptor = os.open(self._folder / "guard.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = self._open("guard")
         deadline = time.monotonic() + TAKE_S
         while time.monotonic() < deadline:
             try:
@@ -71,9 +65,27 @@ class Guard:
                 return True
         return False
 
+    def _start(self) -> "subprocess.Popen[bytes] | None":
+        """Start a server once none lives, unless it is time to stop."""
+        descriptor = self._open("data")
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # waits until no server lives
+            with self._lock:
+                if self._stopping:
+                    return None
+                server = self._server = subprocess.Popen(  # noqa: S603 - what our caller says
+                    self._command, pass_fds=(descriptor,), stdin=subprocess.DEVNULL
+                )
+        finally:
+            os.close(descriptor)  # the server's copy goes on holding the lock
+        return server
+
+    def _open(self, name: str) -> int:
+        return os.open(self._folder / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+
     def _watch(self) -> None:
         """Wait until nobody uses the server, then stop it. The lock is kept till the end, so newcomers wait for it."""
-        descriptor = os.open(self._folder / "users.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = self._open("users")
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         with self._lock:
             self._stopping = True
