@@ -46,7 +46,7 @@ class Opening:
         *,
         patient: bool,
     ) -> None:
-        """`patient`: this process is likely to run the round itself, so the channel can wait for a tick."""
+        """`patient`: this process is likely to run the round itself, so channel and state can wait for a tick."""
         self._rid = rid
         self._logs = logs
         self._handover = handover
@@ -57,7 +57,7 @@ class Opening:
         self._unring: Callable[[], None] | None = None
         if not patient:
             self._listen()
-        self.look()
+            self.look()
 
     async def outcome(self) -> Outcome:
         """Wait for it; raises Gone where there is no such response."""
@@ -82,7 +82,8 @@ class Opening:
 
     def ingesting_changed(self) -> None:
         """Hand-over begins or ends (`streams.handover.InputFollower`)."""
-        self.tick()
+        if not self._handover.ingesting(self._rid):
+            self.tick()
 
     def tick(self) -> None:
         """The hub's ticker: subscribe where that was put off, and look."""
