@@ -1,8 +1,8 @@
-"""Connections to Redis, and the only place where redis-py is touched.
+"""Connections to Redis, and the only place where redis-py makes them.
 
-In: a URL (`redis://`, `rediss://`, `unix://`, or `memory://` for fakeredis). Out: `Link`s, each one connection used by
-one task: the writer, the pipeline of reads, the doorbell and every blocking read have their own, so that a blocked or a
-large reply never stands in another's way. Replies are raw: bytes, ints and lists (protocol 2).
+In: a URL (`redis://`, `rediss://`, `unix://`, `redis+sentinel://`, or `memory://` for fakeredis). Out: `Link`s, each one
+connection used by one task: the writer, the pipeline of reads, the doorbell and every blocking read have their own, so
+that a blocked or a large reply never stands in another's way. Their replies are raw: bytes, ints and lists (protocol 2).
 
 redis-py's own time-outs and retries are off: a socket time-out would end blocking reads and cost a third of the
 throughput, and a retry inside the client repeats writes that nobody checks. Every wait is bounded by whoever waits.
@@ -12,11 +12,13 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
+from urllib.parse import unquote, urlsplit
 
 import hiredis
 from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
@@ -35,10 +37,13 @@ ANSWER_TIMEOUT_S = 10.0
 MAX_CONNECTIONS = 8
 """Of the pool for rare commands (doctor, start-up); everything else has a link of its own."""
 
+SENTINEL_PORT = 26379
+"""Where sentinels listen when nothing is said."""
+
 READ_LIMIT = 2**20
 """Bytes read from a socket at once: a page of frames in one or two turns of the event loop."""
 
-SCHEMES = re.compile(r"^(redis|rediss|unix|memory)://")
+SCHEMES = re.compile(r"^(rediss?|unix|memory|rediss?\+sentinel)://")
 
 _memory: dict[str, Any] = {}
 """The fakeredis servers that have a name (`memory://name`), so that two connections can meet in one."""
@@ -113,11 +118,13 @@ def pack(command: Command) -> bytes:
 class Connections:
     """All connections of a process to one store."""
 
-    def __init__(self, client: "Redis", *, memory: bool) -> None:
+    def __init__(self, client: Redis, *, memory: bool, watchers: Sequence[Redis] = ()) -> None:
         self.client = client
         """For rare commands and tests; never for blocking ones."""
         self.memory = memory
         """True for fakeredis: one process, nothing durable."""
+        self._watchers = watchers
+        """Clients of the sentinels that say where the primary is; closed with the rest."""
         self._links: list[Link] = []
 
     def link(self) -> Link:
@@ -138,7 +145,8 @@ class Connections:
         """Close everything. Whoever still waits for a reply gets an error."""
         for link in self._links:
             await link.drop()
-        await self.client.aclose(close_connection_pool=True)
+        for client in (self.client, *self._watchers):
+            await client.aclose(close_connection_pool=True)
 
 
 async def bounded(work: Awaitable[T]) -> T:
@@ -152,11 +160,12 @@ async def bounded(work: Awaitable[T]) -> T:
 
 async def connect(url: str) -> Connections:
     """Connect and see that the server answers; raises StoreError where it does not."""
-    if not SCHEMES.match(url):
+    if not (scheme := SCHEMES.match(url)):
         raise ValueError(
             "the store's URL must begin with redis://, rediss://, unix:// or memory://"
         )
-    connections = memory(url) if url.startswith("memory://") else remote(url)
+    make = MAKERS.get(scheme[1], remote)
+    connections = make(url)
     try:
         await connections.command("PING")
     except BaseException:
@@ -165,23 +174,60 @@ async def connect(url: str) -> Connections:
     return connections
 
 
+def options() -> dict[str, Any]:
+    """What every connection to a real server has, and has not."""
+    return {
+        "protocol": 2,
+        "decode_responses": False,
+        "socket_timeout": None,
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_read_size": READ_LIMIT,
+        "health_check_interval": 0,
+        "retry": Retry(NoBackoff(), 0),
+        "retry_on_error": [],
+        "max_connections": MAX_CONNECTIONS,
+    }
+
+
 def remote(url: str) -> Connections:
-    """A real server."""
+    """One server, by TCP or a unix socket."""
     keepalive = {} if url.startswith("unix:") else {"socket_keepalive": True}
-    pool: ConnectionPool = ConnectionPool.from_url(
-        url,
-        protocol=2,
-        decode_responses=False,
-        socket_timeout=None,
-        socket_connect_timeout=CONNECT_TIMEOUT_S,
-        socket_read_size=READ_LIMIT,
-        health_check_interval=0,
-        retry=Retry(NoBackoff(), 0),
-        retry_on_error=[],
-        max_connections=MAX_CONNECTIONS,
-        **keepalive,
-    )
+    pool: ConnectionPool = ConnectionPool.from_url(url, **options(), **keepalive)
     return Connections(Redis(connection_pool=pool), memory=False)
+
+
+def sentinel(url: str) -> Connections:
+    """The primary that sentinels name: `redis+sentinel://[user:password@]host[:port][,host…]/service[/db]`.
+
+    Each new connection asks them anew, so a failover is one broken connection. User and password are those of the
+    server; sentinels are asked without.
+    """
+    parts = urlsplit(url)
+    service, _, db = parts.path.strip("/").partition("/")
+    if not service:
+        raise ValueError("a sentinel URL names its service: redis+sentinel://host:26379/service")
+    credentials, _, hosts = parts.netloc.rpartition("@")
+    user, _, password = credentials.partition(":")
+    places = [host.partition(":") for host in hosts.split(",")]
+    manager: Any = Sentinel(  # type: ignore[no-untyped-call]
+        [(host, int(port or SENTINEL_PORT)) for host, _, port in places],
+        sentinel_kwargs={
+            "protocol": 2,
+            "socket_timeout": CONNECT_TIMEOUT_S,
+            "socket_connect_timeout": CONNECT_TIMEOUT_S,
+            "retry": Retry(NoBackoff(), 0),
+        },
+    )
+    client = manager.master_for(
+        service,
+        username=unquote(user) or None,
+        password=unquote(password) or None,
+        db=int(db or 0),
+        ssl=parts.scheme.startswith("rediss"),
+        socket_keepalive=True,
+        **options(),
+    )
+    return Connections(client, memory=False, watchers=manager.sentinels)
 
 
 def memory(url: str) -> Connections:
@@ -197,3 +243,11 @@ def memory(url: str) -> Connections:
     )
     client = FakeRedis(server=server, protocol=2, decode_responses=False, socket_timeout=None)
     return Connections(client, memory=True)
+
+
+MAKERS: dict[str, Callable[[str], Connections]] = {
+    "memory": memory,
+    "redis+sentinel": sentinel,
+    "rediss+sentinel": sentinel,
+}
+"""How a scheme that is not simply a server's is connected."""

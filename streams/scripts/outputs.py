@@ -5,7 +5,7 @@ Called by the translate worker (the first four) and the hub (read_output).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from streams.faults import LogLost
 from streams.keys import Keys
@@ -56,9 +56,8 @@ class Alive:
     done: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One public frame, exactly as sent to clients."""
+class Frame(NamedTuple):
+    """One public frame, exactly as sent to clients. A tuple, since one is made for every frame."""
 
     seq: int
     data: bytes

@@ -1,5 +1,6 @@
 """Fixtures of the store's own tests: a response at hand, and a second process's store on the same data."""
 
+import secrets
 from collections.abc import AsyncIterator
 
 import pytest
@@ -19,3 +20,9 @@ async def elsewhere(store_url, namespace) -> AsyncIterator[Store]:
     """The same data as another process sees them: nothing is handed over between the two."""
     async with Store.open(store_url, namespace) as opened:
         yield opened
+
+
+@pytest.fixture
+def aside() -> str:
+    """A namespace for a test that brings its own server's URL, so runs once whatever the stores."""
+    return f"aside-{secrets.token_hex(4)}"

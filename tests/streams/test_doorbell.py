@@ -62,16 +62,16 @@ async def test_many_channels_are_asked_for_together(store, namespace):
     await wait_until(lambda: no_one_hears(store, f"{namespace}:499"))
 
 
-async def test_after_a_reconnect_everybody_is_rung(valkey_url, namespace):
-    async with proxied(valkey_url) as (proxy, url), Store.open(url, namespace) as store:
-        ring, channel = Ring(), f"{namespace}:bell"
+async def test_after_a_reconnect_everybody_is_rung(valkey_url, aside):
+    async with proxied(valkey_url) as (proxy, url), Store.open(url, aside) as store:
+        ring, channel = Ring(), f"{aside}:bell"
         store.doorbell.subscribe(channel, ring)
         await wait_until(lambda: ring.count == 1)
         proxy.away = True
         proxy.cut()
         await asyncio.sleep(0.1)
         late = Ring()
-        store.doorbell.subscribe(f"{namespace}:late", late)
+        store.doorbell.subscribe(f"{aside}:late", late)
         proxy.away = False
         await wait_until(lambda: ring.count == 2 and late.count == 1)
         await store.connections.command("PUBLISH", channel, "x")

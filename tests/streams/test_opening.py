@@ -94,10 +94,10 @@ async def test_a_response_that_is_not_there_is_gone(store):
         await store.hub.opened("resp_" + "0" * 32, 5)
 
 
-async def test_a_store_that_is_away_is_told(valkey_url, namespace):
+async def test_a_store_that_is_away_is_told(valkey_url, aside):
     async with (
         proxied(valkey_url) as (proxy, url),
-        Store.open(url, namespace, retry_for_s=0.05) as store,
+        Store.open(url, aside, retry_for_s=0.05) as store,
     ):
         proxy.away = True
         proxy.cut()

@@ -47,13 +47,13 @@ async def test_a_server_that_is_not_there_is_told_at_once():
 
 
 async def test_closing_does_not_wait_for_ever_for_a_server_that_went_away(
-    valkey_url, namespace, monkeypatch
+    valkey_url, aside, monkeypatch
 ):
     monkeypatch.setattr("streams.store.DRAIN_S", 0.1)
     results = []
     async with (
         proxied(valkey_url) as (proxy, url),
-        Store.open(url, namespace) as store,
+        Store.open(url, aside) as store,
     ):
         rig = await Rig(store).running()
         proxy.away = True

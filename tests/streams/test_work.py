@@ -159,10 +159,10 @@ def test_an_entry_that_was_deleted_before_it_was_read_is_no_hint():
     assert parse([[b"key", [[b"1-1", None], [b"2-1", [b"r", b"a"]]]]]) == ([b"2-1"], ["a"])
 
 
-async def test_taking_survives_an_outage_and_hints_lost_in_it_are_counted(valkey_url, namespace):
+async def test_taking_survives_an_outage_and_hints_lost_in_it_are_counted(valkey_url, aside):
     async with (
         proxied(valkey_url) as (proxy, url),
-        Store.open(url, namespace, retry_for_s=0.05) as store,
+        Store.open(url, aside, retry_for_s=0.05) as store,
     ):
         taker = Taker()
         async with taking(store):
