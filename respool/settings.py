@@ -38,6 +38,7 @@ from translator.protocol.upstream import CustomFormats
 
 PREFIX = "RESPOOL_"
 FILE = Path("respool.toml")
+SCHEMES = ("redis", "rediss", "unix", "memory", "redis+sentinel", "rediss+sentinel")
 
 
 class SettingsError(Unusable):
@@ -57,8 +58,11 @@ def _http_base(url: str) -> str:
 
 
 def _store_url(url: SecretStr) -> SecretStr:
-    if urlsplit(url.get_secret_value()).scheme not in ("redis", "rediss", "unix", "memory"):
-        raise ValueError("must begin with redis://, rediss://, unix:// or memory://")
+    parts = urlsplit(url.get_secret_value())
+    if parts.scheme not in SCHEMES:
+        raise ValueError(f"must begin with {', '.join(f'{scheme}://' for scheme in SCHEMES)}")
+    if parts.scheme.endswith("sentinel") and not parts.path.strip("/"):
+        raise ValueError("must name the sentinels' service: redis+sentinel://host:26379/service")
     return url
 
 

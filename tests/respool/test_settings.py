@@ -101,6 +101,13 @@ def test_a_file_that_cannot_be_read_is_one_line(monkeypatch):
     assert fault() == "respool.toml: Permission denied"
 
 
+def test_sentinels_need_the_name_of_their_service():
+    url = "redis+sentinel://:pw@a:26379,b:26379/main/0"
+    assert load(redis_url=url).store == url
+    assert load(redis_url=url).store_shown == "redis+sentinel://a:26379,b:26379/main/0"
+    assert "must name the sentinels' service" in fault(redis_url="redis+sentinel://a:26379")
+
+
 def test_an_unknown_setting_in_the_file_is_a_fault():
     Path("respool.toml").write_text("prot = 1\n")
     assert fault() == "respool.toml: prot: no such setting"
