@@ -12,7 +12,7 @@ import tomllib
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -54,6 +54,7 @@ def _http_base(url: str) -> str:
         raise ValueError("must not hold a user or password; use the API key setting")
     if parts.query or parts.fragment:
         raise ValueError("must end in a path such as /v1, without a query")
+    _check_port(parts)
     return url.rstrip("/")
 
 
@@ -61,9 +62,20 @@ def _store_url(url: SecretStr) -> SecretStr:
     parts = urlsplit(url.get_secret_value())
     if parts.scheme not in SCHEMES:
         raise ValueError(f"must begin with {', '.join(f'{scheme}://' for scheme in SCHEMES)}")
-    if parts.scheme.endswith("sentinel") and not parts.path.strip("/"):
+    if not parts.scheme.endswith("sentinel"):
+        _check_port(parts)
+    elif not parts.path.strip("/"):
         raise ValueError("must name the sentinels' service: redis+sentinel://host:26379/service")
     return url
+
+
+def _check_port(parts: SplitResult) -> None:
+    try:
+        _ = parts.port
+    except ValueError:
+        # Its own text shows what stands there, which may be half a password.
+        hint = "in a password, write / as %2F, # as %23, @ as %40"
+        raise ValueError(f"has a port that is none ({hint})") from None
 
 
 def _upper(value: object) -> object:
@@ -221,7 +233,7 @@ class Settings(BaseSettings):
         keys = (self.upstream_api_key, self.web_search_api_key)
         found = [*self.tenants, *(key.get_secret_value() for key in keys if key)]
         if self.store and (password := urlsplit(self.store).password):
-            found.append(password)
+            found += [password, unquote(password)]
         return found
 
 

@@ -71,6 +71,8 @@ def test_all_faults_are_told_at_once(monkeypatch):
         ("RESPOOL_API_KEYS", f"a={SECRET},b={SECRET}"),
         ("RESPOOL_UPSTREAM_URL", f"http://user:{SECRET}@model:8000/v1"),
         ("RESPOOL_REDIS_URL", f"postgres://:{SECRET}@db"),
+        ("RESPOOL_REDIS_URL", f"redis://:{SECRET}/x@db:6379"),
+        ("RESPOOL_UPSTREAM_URL", f"http://model:{SECRET}/v1"),
         ("RESPOOL_PORT", SECRET),
         ("RESPOOL_NAMESPACE", f"{{{SECRET}}}"),
         ("RESPOOL_UPSTREAMS", SECRET),
@@ -172,11 +174,11 @@ def test_a_log_level_may_be_written_either_way(monkeypatch):
 def test_what_may_be_printed_holds_no_secret(monkeypatch):
     monkeypatch.setenv("RESPOOL_API_KEYS", f"me={SECRET}")
     monkeypatch.setenv("RESPOOL_UPSTREAM_API_KEY", f"{SECRET}-up")
-    monkeypatch.setenv("RESPOOL_REDIS_URL", f"redis://me:{SECRET}-store@db:1/2")
+    monkeypatch.setenv("RESPOOL_REDIS_URL", f"redis://me:{SECRET}%2Fstore@db:1/2")
     settings = load()
     assert SECRET not in repr(settings)
     assert settings.store_shown == "redis://db:1/2"
-    assert settings.secrets() == [SECRET, f"{SECRET}-up", f"{SECRET}-store"]
+    assert settings.secrets() == [SECRET, f"{SECRET}-up", f"{SECRET}%2Fstore", f"{SECRET}/store"]
     assert load(redis_url="memory://").store_shown == "memory://"
 
 
