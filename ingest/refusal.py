@@ -79,7 +79,7 @@ def _said(body: bytes) -> dict[str, Any]:
         return {}
     if not isinstance(answer, dict):
         return {}
-    error = answer.get("error", answer)
+    error = answer.get("error") or answer
     if isinstance(error, str):
         return {"message": error}
     if not isinstance(error, dict):

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from ingest.run import Resolve, Round, RoundLimits
 from ingest.upstream import UpstreamClient
-from streams import metrics
+from streams import figures, metrics
 from streams.store import Store
 
 MAX_OPEN: Final = 1_000
@@ -47,6 +47,7 @@ class Ingest:
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._client)
         self._store.work.register("rounds", self.take)
+        figures.show(self._store)
         metrics.gauge("rounds_open", lambda: len(self._rounds))
         return self
 

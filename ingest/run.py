@@ -34,9 +34,6 @@ HEARTBEAT_S: Final = 0.5
 LEASE_BEATS: Final = 3
 """Heartbeats a lease: one or two may be late without another process taking over."""
 
-TICK_S: Final = 0.05
-"""Between two looks while a heartbeat is under way."""
-
 OPENED: Final = b'{"status":200}'
 
 Resolve = Callable[[str], Upstream | None]
@@ -72,6 +69,7 @@ class Round:
         self._resolve = resolve
         self._limits = limits
         self.rid = rid
+        self._beat_s = limits.beat_s
         self._loop = asyncio.get_running_loop()
         self._streaming: asyncio.Timeout | None = None  # while the upstream is open
         self._end: RoundEnd | None = None  # set by whoever ends the round before its upstream does
@@ -127,7 +125,7 @@ class Round:
             attempt.end(end)
             await attempt.settled()
             if attempt.stopped is Stop.TOO_LARGE:  # the refused batch took the end with it
-                attempt.end(self._end or full())
+                attempt.end(full())
                 await attempt.settled()
         finally:
             if self._timer is not None:
@@ -164,9 +162,10 @@ class Round:
                 self._heard_at = self._loop.time()
                 self._bytes += len(chunk)
                 if self._append(attempt, blocks.feed(chunk)):
-                    attempt.end({"how": "ok"})
+                    self._end = {"how": "ok"}  # whatever comes now, this is how it ended
+                    attempt.end(self._end)
                     await answer.linger()
-                    return {"how": "ok"}
+                    return self._end
                 if attempt.full:
                     await attempt.room()
             rest = blocks.flush()
@@ -200,8 +199,8 @@ class Round:
 
     def _watch(self, attempt: Attempt) -> None:
         """The one timer of a round: its lease, and the patience with its upstream."""
-        now, limits = self._loop.time(), self._limits
-        attempt.beat(now, limits.beat_s)
+        now, limits, beat_s = self._loop.time(), self._limits, self._beat_s
+        attempt.beat(now, beat_s)
         if attempt.full:
             self._heard_at = now  # it is we who are not listening
         if now - self._heard_at > limits.idle_timeout_s:
@@ -209,8 +208,8 @@ class Round:
         elif now - self._started_at > limits.total_timeout_s:
             self._finish(timed_out("The upstream took too long."))
         self._count()
-        wait_s = attempt.heard_at + limits.beat_s - now
-        self._timer = self._loop.call_later(max(wait_s, TICK_S), self._watch, attempt)
+        wait_s = attempt.heard_at + beat_s - now  # a quarter where an answer is late
+        self._timer = self._loop.call_later(max(wait_s, beat_s / 4), self._watch, attempt)
 
     def _count(self) -> None:
         metrics.count("upstream_bytes_total", self._bytes)

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Final, Self
+from urllib.parse import urlsplit
 
 import aiohttp
-from yarl import URL
 
 from ingest.decoding import Inflate
 from ingest.refusal import RoundError, failed, misspoken, refused, timed_out
@@ -188,10 +188,12 @@ async def _refusal(response: aiohttp.ClientResponse, upstream: Upstream) -> Roun
             body += chunk
     except (ProtocolFault, aiohttp.ClientError, OSError):
         body = b""
-    host = URL(upstream.base_url).host
+    # A host that is one plain word is no secret, and the word may well be part of the sentence.
+    host = urlsplit(upstream.base_url).hostname or ""
+    secrets = (upstream.api_key, host if "." in host else None)
     return refused(
         response.status,
         body,
         retry_after=response.headers.get("retry-after"),
-        secrets=tuple(secret for secret in (upstream.api_key, host) if secret),
+        secrets=tuple(secret for secret in secrets if secret),
     )

@@ -30,7 +30,7 @@ NAMES: Final = {
     "claims_refused_total": "Claims of a round that the log refused, by reason.",
     # translate
     "translations_open": "Responses whose translator is this process.",
-    "translations_acquired_total": "Leases taken, by whether anything was committed before.",
+    "translations_acquired_total": "Leases taken, by whether a predecessor had committed.",
     "translations_dropped_total": "Translations given up before their end, by reason.",
     "acquires_refused_total": "Leases that the log refused, by reason.",
     "public_frames_total": "Frames committed to output logs.",
@@ -41,14 +41,12 @@ NAMES: Final = {
     # sweep
     "sweeps_total": "Looks at responses whose time had come.",
     "sweep_actions_total": "What the sweeper did, by action.",
-    # streams
-    "flushes_total": "Pipelines sent by the group-commit writer.",
-    "flushed_calls_total": "Scripts sent in those pipelines.",
-    "writer_retries_total": "Pipelines sent again after trouble with the connection.",
-    "writer_pending_bytes": "Bytes that wait for the next pipeline.",
-    "doorbell_reconnects_total": "Times the pub/sub connection was made again.",
-    "reader_pulls_total": "Pages read from output logs by readers.",
-    "hints_taken_total": "Work hints read from queues, by kind.",
+    # streams (see streams/figures.py)
+    "writer_pending_bytes": "Bytes of writes that have no reply yet.",
+    "writer_pipelines": "Pipelines sent by the group-commit writer since the start.",
+    "writer_calls": "Scripts sent in those pipelines: calls a pipeline tell how writes group.",
+    "doorbell_rings": "Messages heard on channels since the start.",
+    "hints_lost": "Work hints that could not be written; the sweeper makes them good.",
 }
 """Every figure and what it says."""
 

@@ -18,6 +18,7 @@ def error(status: int, body: Any) -> dict[str, Any]:
         ({"error": "m"}, "m"),
         ({"message": "m", "object": "error", "code": 400}, "m"),
         ({"detail": "m"}, "m"),
+        ({"error": None, "message": "m"}, "m"),
         ({"error": {"detail": "m"}}, "m"),
         ({"error": {"message": 7}}, None),
         ({"error": 7}, None),

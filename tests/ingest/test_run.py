@@ -9,8 +9,9 @@ from ingest.attempt import APPEND_ENTRIES, PENDING_BYTES
 from ingest.run import Round, RoundLimits
 from ingest.upstream import UpstreamClient
 from streams import metrics
+from streams.scripts.outputs import acquire, commit
 from streams.scripts.responses import cancel, delete
-from streams.scripts.rounds import claim_round, lost
+from streams.scripts.rounds import claim_round, heartbeat_round, lost
 from streams.store import Store
 from tests.ingest.made import entries, made, said
 from tests.ingest.server import End, Server, text_stream
@@ -299,15 +300,8 @@ async def test_an_attempt_that_was_declared_lost_is_fenced_off(runner: Runner, s
     runner.server.play(b'data: {"a":1}\n\n', go_on, b'data: {"b":1}\n\n', End.HANG)
     rid = await made(store)
     before = metrics.value("rounds_stopped_total", reason="fenced")
-    stalled = replace(LIMITS, lease_ms=1)  # as if the process had stopped: no beat for a while
-    carried = runner.round(rid, stalled)
-    object.__setattr__(carried, "_limits", LIMITS)
-    running = asyncio.create_task(carried.run())
+    running = asyncio.create_task(runner.round(rid).run())
     await wait_until(lambda: log_has(store, rid, "frame", 1))
-    state = await store.logs.state(rid)
-    assert state is not None
-    from streams.scripts.rounds import heartbeat_round
-
     fence = await store.connections.command("HGET", store.keys.state(rid), "ifence")
     await store.writer.do(heartbeat_round(store.keys, rid, fence=fence.decode(), lease_ms=0))
     await store.writer.do(lost(store.keys, rid, token="t"))
@@ -383,8 +377,6 @@ async def test_the_body_of_a_later_round_is_found_behind_many_entries(runner, st
     runner.server.play(*text_stream(*"abcdefgh" * 60))
     rid = await made(store)
     await runner.run(rid)
-    from streams.scripts.outputs import acquire, commit
-
     lease = await store.writer.do(acquire(store.keys, rid, token="t", lease_ms=1_000))
     last = (await entries(store, rid))[-1].n
     await store.writer.do(
@@ -432,11 +424,30 @@ async def test_a_round_given_up_before_it_was_claimed_asks_nobody(runner: Runner
     assert end_of(await said(store, rid)) == {"how": "lost"}
 
 
-async def test_a_cancelled_round_is_not_lost_as_well(runner: Runner, store: Store) -> None:
+async def test_a_round_that_is_gone_cannot_be_lost(runner: Runner, store: Store) -> None:
+    """The response is deleted while a drain gives the round up; nothing is written any more."""
+    runner.server.play(b'data: {"a":1}\n\n', End.HANG)
     rid = await made(store)
     carried = runner.round(rid)
-    carried.lose()
-    await store.writer.do(cancel(store.keys, rid, reason="client"))
+    running = asyncio.create_task(carried.run())
+    await wait_until(lambda: log_has(store, rid, "frame", 1))
     await store.writer.do(delete(store.keys, rid))
-    await carried.run()
+    carried.lose()
+    async with asyncio.timeout(1):
+        await running
     assert await store.logs.state(rid) is None
+
+
+async def test_a_round_that_has_ended_is_not_lost_while_its_connection_lingers(
+    runner: Runner, store: Store
+) -> None:
+    runner.server.play(*text_stream("a"), End.HANG)
+    rid = await made(store)
+    carried = runner.round(rid)
+    running = asyncio.create_task(carried.run())
+    await wait_until(lambda: log_has(store, rid, "round_end", 1))
+    before = metrics.value("rounds_ended_total", how="ok")
+    carried.lose()
+    await running
+    assert end_of(await said(store, rid)) == {"how": "ok"}
+    assert metrics.value("rounds_ended_total", how="ok") == before + 1

@@ -1,6 +1,9 @@
+import re
+from pathlib import Path
+
 import pytest
 
-from streams import metrics
+from streams import figures, metrics
 
 
 def test_counters_add_up_by_label_and_are_rendered_with_their_help():
@@ -45,3 +48,21 @@ def test_a_name_that_is_not_in_the_table_is_a_mistake():
 def test_label_values_cannot_break_a_line():
     metrics.count("requests_total", route='a"b\\c\nd', status="200")
     assert '{route="a\\"b\\\\c\\nd",status="200"} 1' in metrics.render()
+
+
+def test_every_name_in_the_table_is_used_and_every_used_one_is_in_it():
+    root = Path(__file__).parents[2]
+    packages = ("streams", "ingest", "workers", "api", "respool")
+    text = "".join(
+        path.read_text() for package in packages for path in (root / package).rglob("*.py")
+    )
+    used = set(re.findall(r'metrics\.(?:count|gauge)\(\s*"(\w+)"', text))
+    assert used == set(metrics.NAMES)
+
+
+async def test_the_figures_of_a_store_are_shown(store):
+    figures.show(store)
+    text = metrics.render()
+    for name in ("writer_pending_bytes", "writer_pipelines", "writer_calls", "hints_lost"):
+        assert f"\nrespool_{name} " in text
+    assert "\nrespool_doorbell_rings 0\n" in text

@@ -132,7 +132,7 @@ async def test_a_process_that_is_ended_gives_its_responses_away_at_once(
         await wait_until(lambda: committed(store, rid, 6))
         async with translating(store):
             first.terminate()
-            await wait_until(lambda: store.handover.translating(rid), 0.7)
+            await wait_until(lambda: store.handover.translating(rid), 0.9 * LEASE_MS / 1000)
             assert await first.wait() == 0
             go_on.set()
             assert types(await stream(store, rid))[-1] == "completed"

@@ -1,0 +1,160 @@
+"""The input log of one response, followed: from its first entry to its end, then live.
+
+In: entries handed over by the ingest of this process; else pages, read when the bell rings or a
+heartbeat says that there is more. Out: entries in order and without a hole, given to a `Folder` in
+slices of a few ms. Called by `workers.translate`; everything here is a callback.
+"""
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Final, Protocol
+
+from streams import metrics
+from streams.store import Store
+from translator.protocol.entries import Entry
+from translator.protocol.errors import RespoolError
+from workers.slices import SLICE_S, Slices
+
+PAGE: Final = 200
+"""Entries read at once."""
+
+LIVE_ENTRIES: Final = 32
+"""A page up to this is folded at once: it is the log's tail, and waiting a turn would only cost."""
+
+PENDING_BYTES: Final = 4 * 1024 * 1024
+"""Frames of one response that are folded and not committed; past it the log is not followed until
+commits have caught up, and then it is read: it holds everything anyway."""
+
+
+class Folder(Protocol):
+    """What a follower feeds."""
+
+    @property
+    def fed(self) -> int:
+        """Number of the last entry that was taken."""
+        ...
+
+    @property
+    def pending_bytes(self) -> int:
+        """What was folded and is not yet committed."""
+        ...
+
+    def take(self, entries: Sequence[Entry], start: int, until: float | None) -> int:
+        """Fold entries until the clock says stop; the index of the first left over."""
+        ...
+
+    def caught_up(self) -> None:
+        """The log was read to its end for the first time."""
+        ...
+
+    def flush(self) -> None:
+        """Commit what was folded."""
+        ...
+
+    def away(self, error: RespoolError) -> None:
+        """The log cannot be read."""
+        ...
+
+
+class Following:
+    """Follows one log from `begin` to `stop`."""
+
+    def __init__(self, store: Store, rid: str, slices: Slices, folder: Folder) -> None:
+        self._store = store
+        self._rid = rid
+        self._slices = slices
+        self._folder = folder
+        self._stopped = False  # set by `stop`
+        self._refolded = False  # set once the log was read to its end
+        self._page: Sequence[Entry] = ()  # what was read and is being folded, from `_at` on
+        self._at = 0
+        self._reading = False  # a page is asked for, or not yet folded
+        self._again = False  # something came that was not taken: read on as soon as that is over
+        self._unfollow: Callable[[], None] | None = None  # the hand-over of this process
+        self._unlisten: Callable[[], None] | None = None  # the bell, while ingest is elsewhere
+
+    def begin(self) -> None:
+        """Follow from the first entry. The hand-over comes before the reading: nothing falls between."""
+        self._unfollow = self._store.handover.subscribe_input(self._rid, self)
+        self.ingesting_changed()
+        self.read()
+
+    def stop(self) -> None:
+        """Follow no longer."""
+        self._stopped = True
+        for undo in (self._unfollow, self._unlisten):
+            if undo is not None:
+                undo()
+        self._unfollow = self._unlisten = None
+
+    def read(self) -> None:
+        """Read the log from where the fold stands to its end."""
+        if self._stopped:
+            return
+        if self._reading or self._folder.pending_bytes > PENDING_BYTES:
+            self._again = True
+            return
+        self._reading, self._again = True, False
+        self._store.logs.request_input(self._rid, self._folder.fed, PAGE, self._read)
+
+    def resume(self) -> None:
+        """A commit has made room: read what was left."""
+        if self._again and not self._reading:
+            self.read()
+
+    # ---- what the hand-over calls ---------------------------------------------------------------
+
+    def entries_appended(self, entries: Sequence[Entry]) -> None:
+        """Entries that this process appended to the log."""
+        folder = self._folder
+        if not self._refolded:
+            self.read()
+        elif entries[0].n > folder.fed + 1 or folder.pending_bytes > PENDING_BYTES:
+            metrics.count("handovers_missed_total")
+            self.read()
+        else:
+            folder.take(entries, 0, None)
+            folder.flush()
+
+    def ingesting_changed(self) -> None:
+        """Listen to the bell while the round is run elsewhere; a subscription rings as it stands."""
+        if not self._store.handover.ingesting(self._rid):
+            if self._unlisten is None:
+                channel = self._store.keys.bell_in(self._rid)
+                self._unlisten = self._store.doorbell.subscribe(channel, self.read)
+        elif self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
+
+    # ---- pages ----------------------------------------------------------------------------------
+
+    def _read(self, reply: list[Entry] | RespoolError) -> None:
+        if self._stopped:
+            return
+        if isinstance(reply, RespoolError):
+            self._folder.away(reply)
+            return
+        self._page, self._at = reply, 0
+        if len(reply) <= LIVE_ENTRIES:
+            self._slice()
+        else:
+            self._slices.add(self._slice)
+
+    def _slice(self) -> None:
+        """Fold for a few ms; what is left of the page waits for the next slice."""
+        if self._stopped:
+            return
+        page = self._page
+        self._at = self._folder.take(page, self._at, perf_counter() + SLICE_S)
+        if self._at < len(page):
+            self._slices.add(self._slice)
+        else:
+            self._page, self._reading = (), False
+            if len(page) == PAGE:
+                self._again = True
+            elif not self._refolded:
+                self._refolded = True
+                self._folder.caught_up()
+            if self._again:
+                self.read()
+        self._folder.flush()
