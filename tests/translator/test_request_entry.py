@@ -65,7 +65,7 @@ def test_every_input_item_has_an_id_of_the_clients_or_a_derived_one():
     assert ids[0] == "mine"
     prefixes = ["msg", "msg", "fc", "fco", "ctc", "ctco", "at", "rs", "item"]
     for given, prefix in zip(ids[1:], prefixes, strict=True):
-        assert re.fullmatch(prefix + "_[0-9a-f]{40}", given)
+        assert re.fullmatch(prefix + "_[0-9a-f]{48}", given)
     assert len(set(ids)) == len(ids)
     assert ids == [item["id"] for item in input_items(RID, made)]
 

@@ -17,9 +17,8 @@ of one upstream SSE block without its closing blank line, or the whole of a body
 | cancel      | api, or sweeper       |                | `{"reason": "client" | "abandoned" | "deadline"}`          |
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 
 class Kind(StrEnum):
@@ -36,9 +35,8 @@ class Kind(StrEnum):
     CANCEL = "cancel"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry of an input log."""
+class Entry(NamedTuple):
+    """One entry of an input log. A tuple, for one is made of every upstream frame."""
 
     n: int
     kind: str
