@@ -35,6 +35,8 @@ from streams import metrics
 from streams.hub import Reader
 from streams.opening import Refusal
 from streams.scripts import responses
+from streams.scripts.call import Call
+from streams.scripts.responses import Created
 from translator.outbound import check, upstream_body
 from translator.protocol.entries import RequestEntry, RoundEnd
 from translator.protocol.errors import (
@@ -115,21 +117,23 @@ class Create:
         limits = self._settings.limits
         entry = request_entry(rid, tenant, asked, earlier, upstream=upstream, limits=limits)
         body = first_round(rid, asked, earlier, upstream)
-        created = await self._write(rid, tenant, asked, entry, body)
+        call = self._call(rid, tenant, asked, entry, body)
         lease = None if asked.store else ReaderLease(self._store, rid, self._settings.grace_s)
-        # The reader comes before the hints: what is handed over in this process then finds it.
+        # The reader comes before the work: what is handed over in this process then finds it.
         reader = self._store.hub.open(rid, -1)
-        self._store.work.offer("translate", rid)
-        self._store.work.offer("rounds", rid)
+        try:
+            created = await self._write(rid, call)
+        except BaseException:
+            reader.close()
+            raise
         return Begun(rid, created, loads(entry), reader, lease)
 
-    async def _write(
+    def _call(
         self, rid: str, tenant: str, asked: CreateRequest, entry: bytes, body: bytes
-    ) -> int:
-        """The `due` entry, then the response, in one exchange with the store and in this order. Returns `created`."""
+    ) -> Call[Created]:
         settings = self._settings
         keep_s = settings.retention_s if asked.store else settings.grace_s
-        call = responses.create(
+        return responses.create(
             self._store.keys,
             rid,
             tenant=tenant,
@@ -140,13 +144,25 @@ class Create:
             run_ms=int(settings.max_run_s * 1000),
             retention_ms=int(keep_s * 1000),
         )
+
+    async def _write(self, rid: str, call: Call[Created]) -> int:
+        """The `due` entry, then the response, in one exchange with the store and in this order. Returns `created`.
+
+        Where this process does the work itself, its claims go with the same exchange, right behind the create: the
+        first byte waits for one round trip instead of three. If the create fails they find nothing to claim.
+        """
+        store = self._store
+        entered = store.due.enter(rid, after_ms=int(self._settings.lease_s * 1000))
         try:
-            _, created = await asyncio.gather(
-                self._store.due.enter(rid, after_ms=int(settings.lease_s * 1000)),
-                self._store.writer.do(call),
-            )
+            creating = store.writer.send(call)
         except LimitPassed:
+            entered.cancel()
             raise TooLarge("The request and the turns before it are too large together.") from None
+        given = {kind: store.work.give(kind, rid) for kind in ("translate", "rounds")}
+        _, created = await asyncio.gather(entered, creating)
+        for kind, taken in given.items():
+            if not taken:
+                store.work.offer(kind, rid)
         return created.created
 
     async def _answer(

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from ingest.attempt import Attempt, Stop
-from ingest.job import Job, find
+from ingest.job import Job, job_of
 from ingest.refusal import RoundError, failed, misspoken, timed_out
 from ingest.upstream import UpstreamClient
 from streams import metrics
+from streams.scripts.call import Call
 from streams.scripts.refused import Refused
-from streams.scripts.rounds import claim_round
+from streams.scripts.rounds import Claim, claim_round
 from streams.store import Store
 from translator.protocol.entries import Kind, RoundEnd
 from translator.protocol.errors import LimitPassed, StoreError
@@ -80,36 +81,31 @@ class Round:
     async def run(self) -> None:
         """Claim the round and see it through. Raises nothing but cancellation."""
         try:
-            job = await find(self._store, self.rid)
-            attempt = None if job is None else await self._claim(job)
+            claim = await self._store.writer.do(self._claim())
         except Refused as refusal:
             metrics.count("claims_refused_total", reason=refusal.reason)
         except StoreError as error:
             log.warning("A round was not claimed: %s", error.message)
         else:
-            if job is None or attempt is None:
-                metrics.count("claims_refused_total", reason="not open")
-            else:
-                await self._carry(job, attempt)
+            self._store.handover.publish_input(self.rid, [claim.entry])
+            metrics.count("rounds_started_total")
+            await self._carry(job_of(claim), self._attempt(claim))
 
     def lose(self) -> None:
         """Close the upstream and leave the round to another process (the end of a drain)."""
         self._finish({"how": "lost"})
 
-    async def _claim(self, job: Job) -> Attempt:
-        store, limits = self._store, self._limits
-        token = secrets.token_hex(8)
-        claim = await store.writer.do(
-            claim_round(store.keys, job.rid, round=job.round, token=token, lease_ms=limits.lease_ms)
-        )
-        store.handover.publish_input(job.rid, [claim.entry])
-        metrics.count("rounds_started_total")
+    def _claim(self) -> Call[Claim]:
+        token, lease_ms = secrets.token_hex(8), self._limits.lease_ms
+        return claim_round(self._store.keys, self.rid, token=token, lease_ms=lease_ms)
+
+    def _attempt(self, claim: Claim) -> Attempt:
         return Attempt(
-            store,
-            job.rid,
+            self._store,
+            self.rid,
             claim,
-            lease_ms=limits.lease_ms,
-            max_in_bytes=limits.max_in_bytes,
+            lease_ms=self._limits.lease_ms,
+            max_in_bytes=self._limits.max_in_bytes,
             on_stop=self._stopped,
         )
 

@@ -4,6 +4,8 @@ A response is entered *before* it is created and dropped after it is gone, so no
 one that needs nothing moves it on. Called by api (enter) and the sweeper. Times are ms of the server's clock.
 """
 
+import asyncio
+
 from streams.keys import Keys
 from streams.scripts import hints
 from streams.writer import Writer
@@ -19,11 +21,13 @@ class Due:
         self._keys = keys
         self._writer = writer
 
-    async def enter(self, rid: str, at: int | None = None, *, after_ms: int | None = None) -> None:
-        """Look at a response at `at`, or in `after_ms` from the server's now."""
+    def enter(
+        self, rid: str, at: int | None = None, *, after_ms: int | None = None
+    ) -> "asyncio.Future[None]":
+        """Look at a response at `at`, or in `after_ms` from the server's now. Sent at once; await it for the answer."""
         if (at is None) == (after_ms is None):
             raise ValueError("either at or after_ms")
-        await self._writer.do(hints.due_enter(self._keys, rid, at=at, after_ms=after_ms))
+        return self._writer.send(hints.due_enter(self._keys, rid, at=at, after_ms=after_ms))
 
     async def move(self, rid: str, at: int) -> None:
         """Look at it again at `at`."""

@@ -11,6 +11,7 @@ from typing import Any, cast
 from streams.keys import Keys
 from streams.scripts import outputs
 from streams.scripts.call import Call
+from streams.scripts.entry import entry_of
 from streams.scripts.outputs import Frame, Page
 from streams.writer import Writer
 from translator.protocol.entries import Entry, RequestEntry
@@ -123,16 +124,6 @@ def read_input(keys: Keys, rid: str, after_n: int, count: int) -> Call[list[Entr
 
 def _entries(reply: Any) -> list[Entry]:
     return [entry_of(raw) for raw in reply]
-
-
-def entry_of(raw: Any) -> Entry:
-    """One raw stream entry of an input log."""
-    name, f = raw
-    if len(f) == 10:
-        return Entry(int(name[:-2]), f[1].decode(), int(f[3]), f[5], int(f[7]), int(f[9]))
-    if len(f) == 8:
-        return Entry(int(name[:-2]), f[1].decode(), int(f[3]), f[5], int(f[7]))
-    return Entry(int(name[:-2]), f[1].decode(), int(f[3]), f[5])
 
 
 def last_frame(keys: Keys, rid: str) -> Call[Frame | None]:

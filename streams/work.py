@@ -65,6 +65,15 @@ class Work:
         if kind in self._takers:
             self._room[kind].set()
 
+    def give(self, kind: str, rid: str) -> bool:
+        """Let this process do the work at once; False if it has no room or does none of this kind.
+
+        Whoever creates a response may give its work before the store has acknowledged it: what the taker asks of the
+        store comes after the create, in order.
+        """
+        taker = self._takers.get(kind)
+        return taker is not None and self._room[kind].is_set() and taker(rid)
+
     def offer(self, kind: str, rid: str) -> None:
         """Somebody should do this work: this process in its next turn, if it has room, else anybody."""
         if kind in self._takers and self._room[kind].is_set():

@@ -87,8 +87,8 @@ class Writer:
             self._news.set()
             self._idle.clear()
 
-    async def do(self, call: Call[T]) -> T:
-        """Send a call and wait for its result. A caller that is cancelled leaves the call under way."""
+    def send(self, call: Call[T]) -> "asyncio.Future[T]":
+        """Send a call with the next pipeline, now; await the future for its result or its exception."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def on_reply(result: T | RespoolError) -> None:
@@ -100,7 +100,11 @@ class Writer:
                 future.set_result(result)
 
         self.submit(call, on_reply)
-        return await future
+        return future
+
+    async def do(self, call: Call[T]) -> T:
+        """Send a call and wait for its result. A caller that is cancelled leaves the call under way."""
+        return await self.send(call)
 
     async def drained(self) -> None:
         """Wait until every call has its reply."""

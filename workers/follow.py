@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Final, Protocol
 
 from streams import metrics
+from streams.scripts.outputs import FIRST_ENTRIES
 from streams.store import Store
 from translator.protocol.entries import Entry
 from translator.protocol.errors import RespoolError
@@ -65,19 +66,30 @@ class Following:
         self._slices = slices
         self._folder = folder
         self._stopped = False  # set by `stop`
+        self._begun = False  # set by `begin`
         self._refolded = False  # set once the log was read to its end
         self._page: Sequence[Entry] = ()  # what was read and is being folded, from `_at` on
         self._at = 0
+        self._full = False  # the page is as long as it could be: there may be more
         self._reading = False  # a page is asked for, or not yet folded
         self._again = False  # something came that was not taken: read on as soon as that is over
         self._unfollow: Callable[[], None] | None = None  # the hand-over of this process
         self._unlisten: Callable[[], None] | None = None  # the bell, while ingest is elsewhere
 
-    def begin(self) -> None:
-        """Follow from the first entry. The hand-over comes before the reading: nothing falls between."""
+    def watch(self) -> None:
+        """Note from now on that there is news; nothing is read before `begin`."""
         self._unfollow = self._store.handover.subscribe_input(self._rid, self)
+
+    def begin(self, first: Sequence[Entry]) -> None:
+        """Follow from the first entry; `first` are the log's first ones, where they are known."""
+        self._begun = True
         self.ingesting_changed()
-        self.read()
+        if first:
+            self._reading = True
+            self._full = len(first) >= FIRST_ENTRIES
+            self._read(first)
+        else:
+            self.read()
 
     def stop(self) -> None:
         """Follow no longer."""
@@ -95,7 +107,7 @@ class Following:
             self._again = True
             return
         self._reading, self._again = True, False
-        self._store.logs.request_input(self._rid, self._folder.fed, PAGE, self._read)
+        self._store.logs.request_input(self._rid, self._folder.fed, PAGE, self._pulled)
 
     def resume(self) -> None:
         """A commit has made room: read what was left."""
@@ -107,7 +119,9 @@ class Following:
     def entries_appended(self, entries: Sequence[Entry]) -> None:
         """Entries that this process appended to the log."""
         folder = self._folder
-        if not self._refolded:
+        if not self._begun:
+            self._again = True
+        elif not self._refolded:
             self.read()
         elif entries[0].n > folder.fed + 1 or folder.pending_bytes > PENDING_BYTES:
             metrics.count("handovers_missed_total")
@@ -118,6 +132,8 @@ class Following:
 
     def ingesting_changed(self) -> None:
         """Listen to the bell while the round is run elsewhere; a subscription rings as it stands."""
+        if not self._begun:
+            return
         if not self._store.handover.ingesting(self._rid):
             if self._unlisten is None:
                 channel = self._store.keys.bell_in(self._rid)
@@ -128,14 +144,18 @@ class Following:
 
     # ---- pages ----------------------------------------------------------------------------------
 
-    def _read(self, reply: list[Entry] | RespoolError) -> None:
+    def _pulled(self, reply: list[Entry] | RespoolError) -> None:
         if self._stopped:
             return
         if isinstance(reply, RespoolError):
             self._folder.away(reply)
             return
-        self._page, self._at = reply, 0
-        if len(reply) <= LIVE_ENTRIES:
+        self._full = len(reply) == PAGE
+        self._read(reply)
+
+    def _read(self, page: Sequence[Entry]) -> None:
+        self._page, self._at = page, 0
+        if len(page) <= LIVE_ENTRIES:
             self._slice()
         else:
             self._slices.add(self._slice)
@@ -150,7 +170,7 @@ class Following:
             self._slices.add(self._slice)
         else:
             self._page, self._reading = (), False
-            if len(page) == PAGE:
+            if self._full:
                 self._again = True
             elif not self._refolded:
                 self._refolded = True

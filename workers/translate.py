@@ -69,7 +69,8 @@ class Translation:
         self._frames = 0  # committed and not yet counted: once a beat, not a frame
 
     def begin(self) -> None:
-        """Ask for the lease."""
+        """Ask for the lease. What is handed over meanwhile is noticed: nothing falls between asking and reading."""
+        self._following.watch()
         self._holding.ask(self._acquired)
 
     async def let_go(self) -> None:
@@ -98,7 +99,7 @@ class Translation:
         self._fold = Fold(self.rid, reply)
         self._holding.keep(reply)
         self._store.handover.begin_translating(self.rid)
-        self._following.begin()
+        self._following.begin(reply.entries)
 
     def _beaten(self, reply: Alive | RespoolError) -> None:
         if isinstance(reply, RespoolError):

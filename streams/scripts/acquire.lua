@@ -1,7 +1,7 @@
 -- A translate worker takes a response, and learns what is already committed.
--- KEYS  1 state
--- ARGV  1 token  2 lease_ms
--- reply {fence, cursor, seq, digest, dup}
+-- KEYS  1 state  2 input log
+-- ARGV  1 token  2 lease_ms  3 entries to bring along while nothing is committed yet
+-- reply {fence, cursor, seq, digest, dup, entries}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -15,4 +15,6 @@ if not dup then
   s[2] = epoch .. ':' .. ARGV[1]
   redis.call('HSET', KEYS[1], 'fence', s[2], 'epoch', epoch, 'lease', now + ARGV[2])
 end
-return {s[2], tonumber(s[5]), tonumber(s[6]), s[7], dup and 1 or 0}
+local entries = {}
+if s[5] == '0' then entries = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[3]) end
+return {s[2], tonumber(s[5]), tonumber(s[6]), s[7], dup and 1 or 0, entries}

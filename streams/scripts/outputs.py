@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from streams.faults import LogLost
 from streams.keys import Keys
 from streams.scripts.call import Call, Script
+from streams.scripts.entry import entry_of
 from translator.protocol.entries import Entry, Kind
 
 ACQUIRE = Script("acquire")
@@ -22,19 +23,26 @@ FRAME_OVERHEAD = 12
 """Bytes of framing beside each frame's data, for bounds."""
 
 
+FIRST_ENTRIES = 8
+"""Entries that come with a lease: request, round, attempt, opened and a few frames; a longer log is read in pages."""
+
 PAGE_BYTES = 2**20
 """One read, however large the frames are (one frame alone may be larger)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a translate worker holds, and what is already committed (`seq` -1: nothing)."""
+    """What a translate worker holds, and what is already committed (`seq` -1: nothing).
+
+    `entries` are the first of the log, where nothing is committed yet: most responses are taken when they are made.
+    """
 
     fence: str
     cursor: int
     seq: int
     digest: str
     dup: bool
+    entries: tuple[Entry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +84,14 @@ class Page:
 
 def acquire(keys: Keys, rid: str, *, token: str, lease_ms: int) -> Call[Lease]:
     """Take a response for translating. Refuses MISSING, DONE, LEASED."""
-    return Call(rid, ACQUIRE, (keys.state(rid),), (token, lease_ms), _lease)
+    where = (keys.state(rid), keys.input(rid))
+    return Call(rid, ACQUIRE, where, (token, lease_ms, FIRST_ENTRIES), _lease)
 
 
 def _lease(reply: Any) -> Lease:
-    fence, cursor, seq, digest, dup = reply
-    return Lease(fence.decode(), cursor, seq, digest.decode(), bool(dup))
+    fence, cursor, seq, digest, dup, entries = reply
+    first = tuple(entry_of(raw) for raw in entries)
+    return Lease(fence.decode(), cursor, seq, digest.decode(), bool(dup), first)
 
 
 def commit(

@@ -17,6 +17,9 @@ APPEND = Script("append")
 HEARTBEAT = Script("heartbeat_round")
 LOST = Script("lost")
 
+ANY_ROUND = 0
+"""In place of a round's number: whichever is open."""
+
 LOST_DATA = b'{"how":"lost"}'
 
 
@@ -24,7 +27,8 @@ LOST_DATA = b'{"how":"lost"}'
 class Claim:
     """A round is taken. `fence` goes into every later call of this attempt.
 
-    `entry` is the `attempt` entry, for handing it over; `body` what is to be sent upstream, byte for byte.
+    `entry` is the `attempt` entry, for handing it over; `body` what is to be sent upstream, byte for byte; `request` the
+    data of the log's first entry, which says to whom.
     """
 
     round: int
@@ -32,6 +36,7 @@ class Claim:
     fence: str
     entry: Entry
     body: bytes
+    request: bytes
     dup: bool
 
 
@@ -76,13 +81,18 @@ class Lost:
     dup: bool
 
 
-def claim_round(keys: Keys, rid: str, *, round: int, token: str, lease_ms: int) -> Call[Claim]:
-    """Take an open round. Refuses MISSING, DONE, LEASED (it runs, or ran and nobody said `lost` yet), STALE, GAP."""
+def claim_round(
+    keys: Keys, rid: str, *, token: str, lease_ms: int, round: int = ANY_ROUND
+) -> Call[Claim]:
+    """Take the open round, or this one only.
+
+    Refuses MISSING, DONE, LEASED (it runs, or ran and nobody said `lost` yet), STALE, GAP.
+    """
 
     def parse(reply: Any) -> Claim:
-        attempt, fence, n, t, dup, body = reply
-        entry = Entry(n, Kind.ATTEMPT, t, b"{}", round, attempt)
-        return Claim(round, attempt, fence.decode(), entry, body, bool(dup))
+        number, attempt, fence, n, t, dup, body, request = reply
+        entry = Entry(n, Kind.ATTEMPT, t, b"{}", number, attempt)
+        return Claim(number, attempt, fence.decode(), entry, body, request, bool(dup))
 
     return Call(
         rid,

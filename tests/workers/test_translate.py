@@ -514,7 +514,7 @@ async def test_a_store_that_stays_away_drops_the_translation(store: Store) -> No
         translation._holding._beaten(StoreAway("away"))
         assert role._open == {}
         translation._holding._beaten(StoreAway("away"))  # late replies of a dropped one
-        translation._following._read([])
+        translation._following._pulled([])
         translation._following._slice()
         translation._following.read()
         translation.flush()
@@ -613,7 +613,7 @@ async def test_replies_that_come_too_late_change_nothing(store: Store) -> None:
     async with translating(store) as role:
         translation = await opened(store, role)
         translation._following.read()
-        translation._following._read(StoreAway("away"))
+        translation._following._pulled(StoreAway("away"))
         assert role._open == {}
         translation._committed(StoreAway("away"))
         await translation.let_go()
