@@ -69,6 +69,7 @@ class Accumulator:
 
     def __init__(self) -> None:
         self.register = Register()
+        self.items = self.register.items  # all items of the round, in order of appearance
         self.result: RoundResult | None = (
             None  # set by the upstream's terminal event, never cleared
         )
@@ -76,11 +77,6 @@ class Accumulator:
         # The part that the last text delta went to, and the fields that led there: most deltas follow one of their own.
         self._where: tuple[Any, ...] = ()
         self._last: tuple[Item, Part] | tuple[None, None] = (None, None)
-
-    @property
-    def items(self) -> list[Item]:
-        """All items of the round, in order of appearance."""
-        return self.register.items
 
     def fold(self, event: Event) -> Item | None:
         """Take one event in; the item it touched. Raises ProtocolFault for what cannot be put right."""

@@ -17,8 +17,9 @@ After the terminal frame every entry is ignored. Upstream garbage ends the respo
 only error that `feed` raises is ForeignLog, for a log that no Respool wrote.
 """
 
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -32,6 +33,7 @@ from translator.toolmap import ToolMap
 from translator.upstream_event import END_OF_STREAM, Event, events
 
 ENTRY_VERSION: Final = 1
+FRAME: Final = str(Kind.FRAME)
 
 ERROR_CODES: Final = frozenset(
     {
@@ -96,13 +98,12 @@ class Note:
     size: int = 0
 
 
-@dataclass(slots=True)
-class Step:
-    """What one entry brought: frames to commit, commands for the commit, notes for metrics."""
+class Step(NamedTuple):
+    """What one entry brought: frames to commit, commands for the commit, notes for metrics. One is made of every frame."""
 
-    frames: list[bytes] = field(default_factory=list)
-    commands: list[Command] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
+    frames: list[bytes]
+    commands: Sequence[Command] = ()
+    notes: Sequence[Note] = ()
 
 
 class Machine:
@@ -116,7 +117,8 @@ class Machine:
         self.status = "queued"
         self.response: dict[str, Any] | None = None  # set with the terminal frame
         self._out = Output()
-        self._step = Step()  # what the entry at hand has brought; taken by feed
+        self._commands: list[Command] = []  # of the entry at hand; taken by feed
+        self._notes: list[Note] = []  # the same
         self._request: RequestEntry | None = None  # set by the request entry
         self._template: dict[str, Any] = {}  # the 31 keys, set by the request entry
         self._tools: ToolMap  # set by the request entry
@@ -133,9 +135,8 @@ class Machine:
 
     def feed(self, entry: Entry) -> Step:
         """Fold the next entry."""
-        self._step = step = Step()
         if self.response is not None:
-            return step
+            return Step([])
         self._now = entry.t
         try:
             self._feed(entry)
@@ -143,11 +144,14 @@ class Machine:
             self._fail("server_error", fault.message)
         except LimitPassed as passed:
             self._fail("server_error", passed.message)
-        step.frames = self._out.take()
-        return step
+        if not (self._commands or self._notes):
+            return Step(self._out.take())
+        commands, self._commands = self._commands, []
+        notes, self._notes = self._notes, []
+        return Step(self._out.take(), commands, notes)
 
     def _feed(self, entry: Entry) -> None:
-        if entry.kind == Kind.FRAME:
+        if entry.kind == FRAME:
             self._frame(entry.data)
             return
         if self._request is None and entry.kind != Kind.REQUEST:
@@ -216,7 +220,7 @@ class Machine:
     def _end_round(self, end: RoundEnd) -> None:
         how = end["how"]
         if how == "lost" and self._may_try_again():
-            self._step.commands.append(Reopen(self._round.number if self._round else 1))
+            self._commands.append(Reopen(self._round.number if self._round else 1))
             self._note("round lost", "", 0)
             return
         error = end.get("error") or {}
@@ -256,7 +260,7 @@ class Machine:
     def _end(self, status: str, **fields: Any) -> None:
         if self._round is not None:
             for quirk, times in self._round.tolerated.items():
-                self._step.notes.append(Note("tolerated", quirk, times))
+                self._notes.append(Note("tolerated", quirk, times))
         response = {
             **self._template,
             "status": status,
@@ -272,4 +276,4 @@ class Machine:
         self._out.write(TERMINAL_EVENTS[status], {"response": response})
 
     def _note(self, kind: str, name: str, size: int) -> None:
-        self._step.notes.append(Note(kind, name, size))
+        self._notes.append(Note(kind, name, size))

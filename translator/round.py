@@ -64,6 +64,7 @@ class Round:
         self._out = out
         self._note = note
         self._accumulator = Accumulator()
+        self._items = self._accumulator.items
         self._boundary = Boundary()
         self._lifecycles: dict[int, Lifecycle] = {}  # by slot, from `added` on
         self._waiting_dones: list[CallLifecycle] = []  # ended calls whose end is not certain yet
@@ -82,12 +83,12 @@ class Round:
     def take(self, event: Event) -> None:
         """Fold one event and show what may be shown. Raises ProtocolFault."""
         item = self._accumulator.fold(event)
-        if self._seen < len(self._accumulator.items):
-            self._seen = len(self._accumulator.items)
+        if self._seen < len(self._items):
+            self._seen = len(self._items)
             self._settle_dones()
         if item is None:
             return
-        if not self._boundary.waiting and not self._blocks(item):
+        if not self._boundary.waiting and (item.slot in self._lifecycles or not self._blocks(item)):
             self._show(item)
             return
         self._boundary.hold(item, blocking=self._blocks(item))
@@ -106,7 +107,7 @@ class Round:
         dropped = self._boundary.drop_blocking()
         for item in dropped:
             self._note("call dropped", item.name or "", item.text.size)
-        for item in self._accumulator.items:
+        for item in self._items:
             if item.ended is Ended.OPEN:
                 self._accumulator.close(item, Ended.DONE if completed else Ended.CUT)
             if item not in dropped:

@@ -67,7 +67,7 @@ def _loads(data: bytes) -> Any:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
         value = _loads_slowly(data)
-    if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+    if len(data) > 2 * MAX_DEPTH and data.count(b"[") + data.count(b"{") > MAX_DEPTH:
         _refuse_deep(value)
     return value
 

@@ -584,7 +584,7 @@ def test_an_unnamed_call_of_a_lost_attempt_leaves_nothing_behind() -> None:
 
 def test_commands_are_made_again_by_whoever_folds_again() -> None:
     log = Log().attempt().end("lost")
-    assert Machine(RID).feed(log.entries[0]).commands == []
+    assert Machine(RID).feed(log.entries[0]).commands == ()
     machine = Machine(RID)
     steps = [machine.feed(entry) for entry in log.entries]
     assert steps[-1].commands == [Reopen(1)]
