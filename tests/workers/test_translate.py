@@ -554,7 +554,7 @@ async def test_a_next_round_is_written_by_the_commit_and_offered(store: Store) -
     store.work.register("rounds", lambda rid: bool(offers.append(rid)) or True)
     async with translating(store) as role:
         translation = await opened(store, role)
-        step = Step(commands=[NextRound(2, b'{"round":2}')])
+        step = Step([], [NextRound(2, b'{"round":2}')])
         translation._fold._keep(step, translation._fold.fed)
         translation.flush()
         await wait_until(lambda: offers == [translation.rid])
