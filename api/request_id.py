@@ -9,6 +9,7 @@ import asyncio
 import logging
 import secrets
 import time
+from http import HTTPStatus
 from typing import Final
 
 from starlette.requests import ClientDisconnect
@@ -30,6 +31,9 @@ STOPPING: Final = Overloaded(
     "This server is stopping.", code="stopping", headers={"x-should-retry": "false"}
 )
 """Not to be repeated by itself: what the request began may be running on elsewhere."""
+
+PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Routes that machines ask every few seconds: while all is well they would fill the log."""
 
 CLIENT_LEFT: Final = 499
 """In the log and the counters only: the client left before there was an answer (nginx's number)."""
@@ -76,10 +80,15 @@ class RequestId:
                 await answer(refusal)(scope, receive, stamped)
         finally:
             took_ms = (time.perf_counter() - started) * 1000
-            log.info(
-                "%s %s %s %d %.0f ms", request_id, scope["method"], loggable(scope), status, took_ms
+            route = route_of(scope)
+            level = (
+                logging.DEBUG
+                if route in PROBES and status < HTTPStatus.BAD_REQUEST
+                else logging.INFO
             )
-            metrics.count("requests_total", route=route_of(scope), status=str(status))
+            line = (request_id, scope["method"], loggable(scope), status, took_ms)
+            log.log(level, "%s %s %s %d %.0f ms", *line)
+            metrics.count("requests_total", route=route, status=str(status))
 
 
 def route_of(scope: Scope) -> str:

@@ -6,8 +6,9 @@ stream, a few letters at a time. The same request always gets the same answer. U
 
 What it answers: a call of the first declared function whose name shares a word with the prompt (or
 of the one that `tool_choice` asks for), else text; text after a call's output; JSON where
-`text.format` is a schema. The model `kitchen-sink` answers with every kind of item that a Responses
-server can emit; a model whose name ends in `-fast` is not paced.
+`text.format` asks for it. Asked for a name, it looks through the conversation for "my name is". The
+model `kitchen-sink` answers with every kind of item that a Responses server can emit; a model whose
+name ends in `-fast` is not paced.
 """
 
 import asyncio
@@ -154,7 +155,7 @@ def answer(body: Json) -> Iterator[Json]:
     script = Script(body)
     yield from script.begin()
     function = _function(body)
-    schema = ((body.get("text") or {}).get("format") or {}).get("schema")
+    schema = _schema(body)
     if str(body.get("model")).startswith("kitchen-sink"):
         yield from script.reasoning("Thinking it over.", "First the text, then the call.")
         yield from script.message("Everything at once.", refusal="But not that.")
@@ -168,8 +169,24 @@ def answer(body: Json) -> Iterator[Json]:
     elif schema:
         yield from script.message(json.dumps(sample(schema, _prompt(body))))
     else:
-        yield from script.message(HELLO)
+        yield from script.message(_remembered(body) or HELLO)
     yield from script.end()
+
+
+def _schema(body: Json) -> Json | None:
+    """The JSON that is asked for, as a schema: any object will do where the client only says JSON."""
+    form = (body.get("text") or {}).get("format") or {}
+    if form.get("type") == "json_object":
+        return {"properties": {"answer": {"type": "string"}}}
+    return form.get("schema")
+
+
+def _remembered(body: Json) -> str | None:
+    """The name that somebody gave earlier in the conversation, if the prompt asks for it."""
+    if "my name" not in _prompt(body).lower():
+        return None
+    found = re.findall(r"my name is (\w+)", json.dumps(_items(body)[:-1]), re.IGNORECASE)
+    return found[-1] if found else None
 
 
 def _items(body: Json) -> list[Any]:

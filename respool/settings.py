@@ -147,7 +147,7 @@ class Settings(BaseSettings):
     namespace: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = "respool"
     allow_eviction: bool = False
 
-    lease_s: Annotated[float, Field(ge=0.3, le=3600)] = 10.0
+    lease_s: Annotated[float, Field(ge=0.3, le=3600)] = 5.0
     max_run_s: Seconds = 3600.0
     # `docker stop` kills after 10 s; what remains is for leases, sockets and the store.
     drain_s: Annotated[float, Field(ge=0, le=86400)] = 8.0

@@ -1,6 +1,7 @@
 """The scripted upstream, judged by the strictest reader at hand: the official client's helper."""
 
 import json
+from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
@@ -125,3 +126,23 @@ def test_a_sample_fits_its_schema(schema, value):
 
 def test_a_sample_needs_no_prompt():
     assert sample({"type": "string"}, "") == "nothing"
+
+
+def said(body: dict[str, Any]) -> str:
+    """The text of the answer to a request."""
+    events = list(answer({"model": "demo-fast", **body}))
+    return "".join(e["delta"] for e in events if e["type"] == "response.output_text.delta")
+
+
+def test_a_name_given_earlier_in_the_conversation_is_remembered() -> None:
+    turns = [
+        {"role": "user", "content": "Hi, my name is Ada."},
+        {"role": "assistant", "content": "Hello!"},
+        {"role": "user", "content": "What is my name?"},
+    ]
+    assert said({"input": turns}) == "Ada"
+    assert said({"input": turns[2:]}) == HELLO
+
+
+def test_json_is_answered_where_json_is_asked_for() -> None:
+    assert json.loads(said({"input": "colour", "text": {"format": {"type": "json_object"}}}))
