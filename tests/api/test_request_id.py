@@ -12,7 +12,7 @@ from tests.ingest.server import text_stream
 
 async def test_each_answer_has_an_id_of_its_own_and_one_line_in_the_log(gateway: Gateway, caplog):
     gateway.upstream.play(*text_stream("prompt-and-answer"))
-    with caplog.at_level(logging.INFO, "api"):
+    with caplog.at_level(logging.DEBUG, "api"):
         replies = [
             await gateway.create(input="prompt-text"),
             await gateway.create(stream=True),
@@ -33,6 +33,8 @@ async def test_each_answer_has_an_id_of_its_own_and_one_line_in_the_log(gateway:
         ["GET", "/healthz", "200"],
     ]
     assert {line.split()[0] for line in lines} == ids
+    levels = [r.levelno for r in caplog.records if r.name == "api.request_id"]
+    assert levels == [*[logging.INFO] * 5, logging.DEBUG], "a probe is no news while all is well"
     assert not any(word in caplog.text for word in ("S3CRET", "prompt-", "theirs"))
 
 
