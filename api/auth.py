@@ -7,6 +7,7 @@ and the request is not local). Called by every handler under `/v1` before it doe
 import hmac
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
@@ -19,6 +20,9 @@ ANONYMOUS: Final = "anonymous"
 """The one tenant of a gateway without keys. Never empty: an empty owner has passed for everybody elsewhere."""
 
 BEARER: Final = re.compile(r"bearer +(?P<key>[^ ].*)", re.IGNORECASE)
+
+KNOWN_HOSTS: Final = 256
+"""Addresses whose kind is remembered: reading one costs more than everything else that is asked of a local request."""
 
 MISSING_KEY: Final = "No API key was given: send it as 'Authorization: Bearer KEY'."
 WRONG_KEY: Final = "The API key is not one of this gateway's."
@@ -81,6 +85,7 @@ def is_local_name(netloc: str) -> bool:
     return host == "localhost" or host.endswith(".localhost") or is_loopback(host)
 
 
+@lru_cache(maxsize=KNOWN_HOSTS)
 def is_loopback(host: str) -> bool:
     """Whether a text is a loopback address (also IPv4 written inside IPv6)."""
     try:

@@ -180,7 +180,10 @@ class Create:
             return Json(response)
         if not asked.background:
             outcome = await self._attended(
-                request, begun, lambda: self._store.hub.opened(begun.rid, OPEN_WAIT_S)
+                request,
+                begun,
+                lambda: self._store.hub.opened(begun.rid, OPEN_WAIT_S),
+                brief=True,
             )
             if isinstance(outcome, Refusal):
                 await remove(self._store, begun.rid)
@@ -188,10 +191,20 @@ class Create:
         return EventStream(begun.reader, after=-1, pace=self._pace, ids=ids, lease=begun.lease)
 
     async def _attended(
-        self, request: Request, begun: Begun, work: Callable[[], Awaitable[T]]
+        self,
+        request: Request,
+        begun: Begun,
+        work: Callable[[], Awaitable[T]],
+        *,
+        brief: bool = False,
     ) -> T:
-        """Wait as long as the client does. Trouble of ours now has cost an inference: SDKs must not repeat it."""
+        """Wait as long as the client does. Trouble of ours now has cost an inference: SDKs must not repeat it.
+
+        A stored response runs on without its client, so a `brief` wait is not watched for it.
+        """
         try:
+            if brief and begun.lease is None:
+                return await work()
             return await attend(work, leaving(request.receive), lease=begun.lease)
         except RespoolError as error:
             trouble = public(error)
