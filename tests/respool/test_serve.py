@@ -105,7 +105,7 @@ async def test_on_sigterm_a_stream_may_end(tmp_path, upstream):
         assert rest[-2].startswith(b"event: response.completed\n")
         assert rest[-1] == b"data: [DONE]\n\n"
         assert await served.wait() == 0
-    assert "GET /readyz" in served.log()
+    assert "POST /v1/responses 200" in served.log()
 
 
 async def test_an_upstream_that_outlasts_the_drain_ends_its_response_as_failed(tmp_path, upstream):
