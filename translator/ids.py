@@ -28,7 +28,8 @@ ITEM_ID: Final = re.compile(r"[a-z]+_([0-9a-f]{32})[0-9a-f]{16}", re.ASCII)
 PLACE_BYTES: Final = 8
 """A hash of the place within one response: 64 bits for a handful of items. With the longest prefix an id stays below
 the 64 characters that OpenAI's API takes."""
-CALL_BYTES: Final = 20
+CALL_BYTES: Final = 16
+"""With its prefix a call id has 37 characters: some Chat Completions servers take 40 at most."""
 
 
 def is_response_id(text: str) -> bool:

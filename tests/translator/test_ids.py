@@ -37,6 +37,10 @@ def test_the_same_place_has_the_same_id_and_every_other_place_another() -> None:
     assert [ident.partition("_")[0] for ident in made[-2:]] == ["call", "msg"]
 
 
+def test_a_call_id_is_as_short_as_the_strictest_server_wants_it() -> None:
+    assert len(call_id(RID, 1, 0)) <= 40
+
+
 def test_an_item_id_tells_its_response_and_no_other_id_does() -> None:
     for ident in (item_id(RID, "mcp_list_tools", 0, 0), input_item_id(RID, 3, "fc")):
         assert response_of_item(ident) == RID
