@@ -223,7 +223,14 @@ def first_round(
     rid: str, asked: CreateRequest, earlier: list[dict[str, Any]], upstream: Upstream
 ) -> bytes:
     """The exact body of round 1."""
-    return dumps(upstream_body(asked.body, input_items(rid, asked), earlier, api=upstream.api))
+    body = upstream_body(
+        asked.body,
+        input_items(rid, asked),
+        earlier,
+        api=upstream.api,
+        reasoning_history=upstream.reasoning_history,
+    )
+    return dumps(body)
 
 
 def mode(asked: CreateRequest) -> str:

@@ -34,7 +34,7 @@ from pydantic_settings import (
 from pydantic_settings import SettingsError as SourceError
 
 from respool.unusable import Unusable
-from translator.protocol.upstream import CustomFormats
+from translator.protocol.upstream import CustomFormats, ReasoningHistory
 
 PREFIX = "RESPOOL_"
 FILE = Path("respool.toml")
@@ -46,7 +46,7 @@ class SettingsError(Unusable):
 
 
 def _http_base(url: str) -> str:
-    """An upstream's base: what `/responses` is appended to."""
+    """An upstream's base: what `/responses` or `/chat/completions` is appended to."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be a http or https address such as http://127.0.0.1:8000/v1")
@@ -122,6 +122,7 @@ class UpstreamTable(BaseModel):
     api_key_env: str | None = None
     models: tuple[str, ...] = ()
     custom_formats: CustomFormats | None = None
+    reasoning_history: ReasoningHistory | None = None
 
 
 class Settings(BaseSettings):
@@ -164,6 +165,7 @@ class Settings(BaseSettings):
     # A long prefill is silence, not death.
     upstream_idle_timeout_s: Seconds = 600.0
     custom_formats: CustomFormats | None = None
+    reasoning_history: ReasoningHistory = "none"
     upstreams: tuple[UpstreamTable, ...] = ()
 
     max_body_bytes: Count = 32 << 20

@@ -51,6 +51,7 @@ def upstreams_of(settings: Settings) -> tuple[Upstream, ...]:
                 api=settings.upstream_api,
                 api_key=key.get_secret_value() if key else None,
                 custom_formats=settings.custom_formats or _formats(settings.upstream_api),
+                reasoning_history=settings.reasoning_history,
             )
         )
     return tuple(found)
@@ -73,7 +74,8 @@ def _from_table(table: UpstreamTable, settings: Settings) -> Upstream:
                 f"{FILE}: upstreams {table.id!r}: no environment variable {table.api_key_env!r}"
             )
     formats = table.custom_formats or settings.custom_formats or _formats(api)
-    return Upstream(table.id, table.base_url, api, key, table.models, formats)
+    reasoning = table.reasoning_history or settings.reasoning_history
+    return Upstream(table.id, table.base_url, api, key, table.models, formats, reasoning)
 
 
 class Upstreams:

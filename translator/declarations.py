@@ -139,6 +139,23 @@ def refuse_format(declaration: Declaration, custom_formats: CustomFormats) -> No
     grammar.check(format, tool=name, at=at)
 
 
+def refuse_many_grammars(declarations: Sequence[Declaration]) -> None:
+    """All grammars of a request are compiled while others wait: they have a bound together."""
+    formats = [one.tool.get("format") or {} for one in declarations if one.type == "custom"]
+    definitions = {
+        (format["syntax"], format["definition"])
+        for format in formats
+        if format.get("type") == "grammar"
+    }
+    chars = sum(len(definition) for _, definition in definitions)
+    if len(definitions) > grammar.MAX_GRAMMARS or chars > grammar.MAX_DEFINITION_CHARS:
+        raise RequestError(
+            f"The tools have more than {grammar.MAX_GRAMMARS} grammars, or more than "
+            f"{grammar.MAX_DEFINITION_CHARS} characters of them.",
+            param="tools",
+        )
+
+
 def refuse_meeting_names(declarations: Sequence[Declaration]) -> None:
     """Two different tools under one name: nobody could tell whose a call is."""
     first = with_names(declarations)

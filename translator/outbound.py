@@ -4,18 +4,18 @@ Called by the api at create (`check`, then `upstream_body` for round 1) and by t
 further rounds. Conversions live only in the copy that goes upstream.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
-from translator.declarations import Declaration, check_tools, declared, refuse_format
+from translator.chat_request import chat_body, check_chat
+from translator.declarations import check_tools, declared, refuse_format, refuse_many_grammars
+from translator.functions import functions, parallel_calls
 from translator.history import check_items, upstream_items
-from translator.protocol.errors import RequestError
-from translator.protocol.request import CreateParams, Request
-from translator.protocol.tools import is_gateway_type
-from translator.protocol.upstream import Api, CustomFormats
+from translator.protocol.request import NULLABLE, Request
+from translator.protocol.upstream import Api, CustomFormats, ReasoningHistory
 from translator.tool_choice import check_choice, upstream_choice
-from translator.toolmap import ToolKind, ToolMap
+from translator.toolmap import ToolMap
 
 OURS: Final = frozenset(
     {
@@ -34,9 +34,6 @@ OURS: Final = frozenset(
 )
 """Fields that mean something between the client and the gateway, or that go up in another form."""
 
-NULLABLE: Final = frozenset(CreateParams.model_fields)
-"""Fields in which null says nothing; not every model server takes it there."""
-
 GATEWAY_INCLUDES: Final = frozenset({"web_search_call.action.sources", "web_search_call.results"})
 """Values of `include` about tools that the gateway runs; vLLM refuses them."""
 
@@ -51,25 +48,39 @@ def check(
     api: Api,
     custom_formats: CustomFormats,
 ) -> None:
-    """Raise RequestError for what cannot be served: tools, tool choice, calls and their outputs."""
-    if api not in BODIES:
-        raise RequestError(
-            "This model's upstream speaks Chat Completions, which this gateway does not serve yet.",
-            param="model",
-        )
+    """Raise RequestError for what cannot be served: tools, choice, calls and outputs, the dialect."""
     own = list(declared(request.body, request.input))
     earlier = list(declared({}, history, "previous_response_id"))
+    known = own + earlier
+    refuse_many_grammars(known)
     check_tools(own, custom_formats)
     for declaration in earlier:  # this upstream may be another one
         refuse_format(declaration, custom_formats)
-    known = own + earlier
     check_choice(request.body.get("tool_choice"), known, ToolMap(known))
     check_items(request.input, history)
+    if api == "chat":
+        check_chat(request.body, request.input, history)
 
 
-def upstream_body(body: Body, input_items: Items, history: Items, *, api: Api) -> Body:
-    """The body of one inference round; what `check` has let through never raises here."""
-    return BODIES[api](body, input_items, history)
+def upstream_body(
+    body: Body,
+    input_items: Items,
+    history: Items,
+    *,
+    api: Api,
+    reasoning_history: ReasoningHistory = "none",
+) -> Body:
+    """The body of one inference round; what `check` has let through never raises here.
+
+    A Responses upstream has a place of its own for reasoning: `reasoning_history` is Chat's.
+    """
+    match api:
+        case "responses":
+            return responses_body(body, input_items, history)
+        case "chat":
+            return chat_body(body, input_items, history, reasoning_history=reasoning_history)
+        case _:
+            assert_never(api)
 
 
 def responses_body(body: Body, input_items: Items, history: Items) -> Body:
@@ -91,50 +102,8 @@ def responses_body(body: Body, input_items: Items, history: Items) -> Body:
     if (parallel := parallel_calls(body, declarations)) is not None:
         copy["parallel_tool_calls"] = parallel
     choice = upstream_choice(body.get("tool_choice"), tools)
-    if functions := upstream_tools(declarations, tools, choice.allowed):
-        copy["tools"] = functions
+    if visible := functions(declarations, tools, choice.allowed):
+        copy["tools"] = visible
         if choice.value is not None:
             copy["tool_choice"] = choice.value
     return copy
-
-
-def parallel_calls(body: Body, declarations: Sequence[Declaration]) -> bool | None:
-    """Whether the model may make several calls in a round; None: the upstream decides (D17)."""
-    asked: bool | None = body.get("parallel_tool_calls")
-    if asked is None and any(is_gateway_type(one.type) for one in declarations):
-        return False
-    return asked
-
-
-def upstream_tools(
-    declarations: Sequence[Declaration], tools: ToolMap, allowed: frozenset[str] | None
-) -> list[dict[str, Any]]:
-    """Each declared tool once, as the function that the model sees."""
-    functions: dict[str, dict[str, Any]] = {}
-    for one in declarations:
-        visible = tools.visible(*one.key)
-        if one.is_client_owned and (allowed is None or visible in allowed):
-            functions.setdefault(visible, function(one, visible))
-    return list(functions.values())
-
-
-def function(declaration: Declaration, visible: str) -> dict[str, Any]:
-    """A function as it is, or the one that stands for a custom tool: its input is one string."""
-    tool = declaration.tool
-    if declaration.type == ToolKind.FUNCTION:
-        return {**tool, "name": visible}
-    stand_in = {"type": "function", "name": visible}
-    if tool.get("description") is not None:
-        stand_in["description"] = tool["description"]
-    return stand_in | {
-        "parameters": {
-            "type": "object",
-            "properties": {"input": {"type": "string"}},
-            "required": ["input"],
-            "additionalProperties": False,
-        }
-    }
-
-
-BODIES: Final[Mapping[Api, Callable[[Body, Items, Items], Body]]] = {"responses": responses_body}
-"""How the body is made for each dialect that the gateway serves."""

@@ -57,6 +57,7 @@ def request_entry(
             "id": upstream.id,
             "api": upstream.api,
             "custom_formats": upstream.custom_formats,
+            "reasoning_history": upstream.reasoning_history,
         },
         limits=dict(limits),
     )

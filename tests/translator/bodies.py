@@ -18,8 +18,10 @@ def request(**fields: Any) -> Request:
     return parse(json.dumps({"model": "tiny", "input": "hi", **fields}).encode())
 
 
-def check(made: Request, history: Any = (), formats: Any = "reject") -> None:
-    outbound.check(made, history, api="responses", custom_formats=formats)
+def check(
+    made: Request, history: Any = (), formats: Any = "reject", api: Any = "responses"
+) -> None:
+    outbound.check(made, history, api=api, custom_formats=formats)
 
 
 def sent_up(history: Any = (), **fields: Any) -> dict[str, Any]:
@@ -28,6 +30,16 @@ def sent_up(history: Any = (), **fields: Any) -> dict[str, Any]:
     check(made, history)
     items = input_items(RID, made)
     return outbound.upstream_body(made.body, items, history, api="responses")
+
+
+def sent_chat(history: Any = (), *, thoughts_in: Any = "none", **fields: Any) -> dict[str, Any]:
+    """What goes to an upstream that speaks Chat Completions for a request, once it has been checked."""
+    made = request(**fields)
+    check(made, history, "validate", "chat")
+    items = input_items(RID, made)
+    return outbound.upstream_body(
+        made.body, items, history, api="chat", reasoning_history=thoughts_in
+    )
 
 
 def function(name: str, **more: Any) -> dict[str, Any]:

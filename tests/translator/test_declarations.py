@@ -41,12 +41,42 @@ def test_declarations_come_in_order_out_of_their_namespaces():
     ],
 )
 def test_a_grammar_is_refused_wherever_it_is_declared(syntax, place, fields):
-    tool = custom("exec", format={**GRAMMAR, "syntax": syntax})
-    for formats in ("reject", "validate"):
-        error = refusal(formats=formats, **fields(tool))
+    broken = {**GRAMMAR, "syntax": syntax, "definition": "("}
+    for formats, format in (("reject", GRAMMAR), ("validate", broken)):
+        error = refusal(formats=formats, **fields(custom("exec", format=format)))
         assert error.param == place
         assert "exec" in error.message
     assert syntax in error.message
+
+
+def test_a_grammar_that_can_be_enforced_is_accepted():
+    check(request(tools=[custom("exec", format=GRAMMAR)]), formats="validate")
+
+
+def grammars(count, size):
+    definitions = (f'start: "{number:0{size}}"' for number in range(count))
+    return [
+        custom(f"t{number}", format={**GRAMMAR, "definition": definition})
+        for number, definition in enumerate(definitions)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "taken"),
+    [(64, 9, True), (65, 9, False), (2, 15_000, True), (3, 15_000, False)],
+)
+def test_all_grammars_of_a_request_have_a_bound_together(count, size, taken):
+    tools = grammars(count, size)
+    for fields, history in (({"tools": tools}, []), ({}, [additional(*tools)])):
+        if taken:
+            check(request(**fields), history, "validate")
+        else:
+            assert refusal(history, "validate", **fields).param == "tools"
+
+
+def test_one_grammar_in_many_tools_counts_once():
+    tools = [custom(f"t{number}", format=GRAMMAR) for number in range(100)]
+    check(request(tools=tools), formats="validate")
 
 
 def test_a_grammar_of_an_earlier_turn_is_refused_by_an_upstream_that_cannot_enforce_it():

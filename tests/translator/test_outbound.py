@@ -105,10 +105,15 @@ def test_parallel_calls_are_off_with_a_tool_that_the_gateway_runs():
     assert "tools" not in sent
 
 
-def test_an_upstream_of_another_dialect_is_refused():
-    with pytest.raises(RequestError) as caught:
-        outbound.check(request(), api="chat", custom_formats="reject")
-    assert caught.value.param == "model"
+def test_each_dialect_gets_its_own_body():
+    made = request()
+    items = input_items(RID, made)
+    keys = {
+        api: set(outbound.upstream_body(made.body, items, [], api=api))
+        for api in ("responses", "chat")
+    }
+    assert keys["responses"] == {"model", "input", "stream", "store"}
+    assert keys["chat"] == {"model", "messages", "stream", "stream_options"}
 
 
 def made(body):

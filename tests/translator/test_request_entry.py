@@ -41,7 +41,12 @@ def test_the_whole_entry():
             }
         ],
         "history": [user()],
-        "upstream": {"id": "main", "api": "responses", "custom_formats": "reject"},
+        "upstream": {
+            "id": "main",
+            "api": "responses",
+            "custom_formats": "reject",
+            "reasoning_history": "none",
+        },
         "limits": {"max_rounds": 10},
     }
 

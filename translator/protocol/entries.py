@@ -60,7 +60,8 @@ class RequestEntry(TypedDict):
     input: list[dict[str, Any]]
     history: list[dict[str, Any]]
     upstream: dict[str, Any]
-    """`{"id", "api": "responses" | "chat", "custom_formats": "reject" | "validate"}`"""
+    """`{"id", "api": "responses" | "chat", "custom_formats": "reject" | "validate",
+    "reasoning_history": "none" | "reasoning_content" | "reasoning"}`"""
     limits: dict[str, int]
     """`{"max_rounds", "max_attempts", "max_response_bytes"}`"""
 

@@ -136,6 +136,10 @@ class CreateParams(Wire):
     user: str | None = None
 
 
+NULLABLE: Final = frozenset(CreateParams.model_fields)
+"""Fields in which null says nothing; not every model server takes it there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A create request whose shape is right.

@@ -1,0 +1,220 @@
+"""From the public request to the body of a Chat Completions request.
+
+Called by `translator.outbound`: `check_chat` at create, for what Chat cannot say, and `chat_body` for each round. What
+becomes of which field is a table in docs/chat.md.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from translator.chat_messages import chat_messages
+from translator.chat_parts import refuse_part, said
+from translator.declarations import declared
+from translator.functions import functions, parallel_calls
+from translator.history import FORWARDED
+from translator.protocol.errors import RequestError
+from translator.protocol.request import NULLABLE
+from translator.protocol.upstream import ReasoningHistory
+from translator.tool_choice import Choice, upstream_choice
+from translator.toolmap import ToolMap
+
+Body = dict[str, Any]
+Items = Sequence[dict[str, Any]]
+
+CHAT_FIELDS: Final = frozenset(
+    {
+        "frequency_penalty",
+        "logit_bias",
+        "logprobs",
+        "max_completion_tokens",
+        "max_tokens",
+        "messages",
+        "metadata",
+        "model",
+        "parallel_tool_calls",
+        "prediction",
+        "presence_penalty",
+        "reasoning_effort",
+        "response_format",
+        "safety_identifier",
+        "seed",
+        "service_tier",
+        "stop",
+        "stream",
+        "stream_options",
+        "temperature",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
+        "top_p",
+        "user",
+        "verbosity",
+        "web_search_options",
+    }
+)
+"""What every Chat server may be asked."""
+
+OTHER_FIELDS: Final = frozenset(
+    {
+        # of the Responses API
+        "access_programs",
+        "background",
+        "background_options",
+        "context_management",
+        "conversation",
+        "image",
+        "include",
+        "input",
+        "instructions",
+        "max_output_tokens",
+        "max_tool_calls",
+        "moderation",
+        "previous_response_id",
+        "prompt",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "reasoning",
+        "store",
+        "text",
+        "truncation",
+        # what clients of it and gateways put beside them
+        "client_metadata",
+        "encrypted_content",
+        "reasoning_encrypted_content",
+        # of Chat Completions, but the answer would be one that no Response can hold
+        "audio",
+        "function_call",
+        "functions",
+        "modalities",
+        "n",
+    }
+)
+"""Fields that never go up, whoever wrote them: strict servers refuse a whole request for one that they do not know."""
+
+OUTPUT_LIMIT: Final = "max_tokens"
+"""The field that all servers obey, vLLM too. `max_completion_tokens` is silently ignored by Ollama, LM Studio and others
+and refused by Mistral; only OpenAI's own reasoning models want it, and those speak Responses."""
+
+CONTENTS: Final = {
+    "message": "content",
+    "function_call_output": "output",
+    "custom_tool_call_output": "output",
+}
+"""Where the items that go up hold parts."""
+
+FUNCTION_KEYS: Final = ("name", "description", "parameters", "strict")
+SCHEMA_KEYS: Final = ("name", "description", "schema", "strict")
+LOGPROBS: Final = "message.output_text.logprobs"
+
+
+def check_chat(body: Body, input_items: Items, history: Items) -> None:
+    """Raise RequestError for what Chat Completions cannot say."""
+    if body.get("prompt") is not None:
+        raise RequestError(
+            "The upstream of this model speaks Chat Completions, which has no stored prompts.",
+            param="prompt",
+        )
+    for at, item in located(history, input_items):
+        if item["type"] in FORWARDED:
+            raise RequestError(
+                f"The upstream of this model speaks Chat Completions, which has no items of type {item['type']!r}.",
+                param=at,
+            )
+        only_text = item["type"] == "message" and item["role"] != "user"
+        key = CONTENTS.get(item["type"], "")
+        parts = item.get(key)
+        for place, part in enumerate(parts if isinstance(parts, list) else ()):
+            refuse_part(part, f"{at}.{key}[{place}]", only_text=only_text)
+
+
+def located(history: Items, input_items: Items) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All items, each with its place in the request."""
+    for at, items in (("previous_response_id", history), ("input", input_items)):
+        yield from ((f"{at}[{index}]", item) for index, item in enumerate(items))
+
+
+def chat_body(
+    body: Body, input_items: Items, history: Items, *, reasoning_history: ReasoningHistory
+) -> Body:
+    """The body of one inference round; what `check` has let through never raises here."""
+    declarations = list(declared(body, chain(input_items, history)))
+    tools = ToolMap(declarations)
+    copy = {key: value for key, value in body.items() if value is not None or key not in NULLABLE}
+    copy |= translated(body)
+    if body.get("max_output_tokens") is not None:
+        copy.pop("max_completion_tokens", None)  # OpenAI refuses both
+    copy |= {"stream": True, "stream_options": {"include_usage": True}}
+    copy["messages"] = chat_messages(
+        [*history, *input_items],
+        tools,
+        instructions=body.get("instructions"),
+        reasoning_history=reasoning_history,
+    )
+    for key in ("tools", "tool_choice", "parallel_tool_calls"):
+        copy.pop(key, None)
+    choice = upstream_choice(body.get("tool_choice"), tools)
+    if visible := functions(declarations, tools, choice.allowed):
+        # Without tools, a choice among them or a word on their number is refused by OpenAI and by vLLM.
+        copy["tools"] = [chat_function(one) for one in visible]
+        parallel = parallel_calls(body, declarations)
+        copy |= said(tool_choice=chat_choice(choice), parallel_tool_calls=parallel)
+    return dispatched(copy, body)
+
+
+def dispatched(copy: Body, asked: Body) -> Body:
+    """The dispatch boundary: nothing passes it but what Chat knows, and what the client put beside both APIs.
+
+    Whatever is made on the way has a place in CHAT_FIELDS or does not leave. A field that neither API names is meant for
+    the model server (vLLM's `top_k`, `chat_template_kwargs`, …).
+    """
+    return {
+        key: value
+        for key, value in copy.items()
+        if key in CHAT_FIELDS or (key in asked and key not in OTHER_FIELDS)
+    }
+
+
+def translated(body: Body) -> Body:
+    """The fields that Chat has under other names."""
+    text, reasoning = body.get("text") or {}, body.get("reasoning") or {}
+    fields = said(
+        reasoning_effort=reasoning.get("effort"),
+        response_format=response_format(text.get("format")),
+        top_logprobs=body.get("top_logprobs"),
+        verbosity=text.get("verbosity"),
+    )
+    if (limit := body.get("max_output_tokens")) is not None:
+        fields[OUTPUT_LIMIT] = limit
+    if "top_logprobs" in fields or LOGPROBS in (body.get("include") or ()):
+        fields["logprobs"] = True
+    return fields
+
+
+def response_format(format: Body | None) -> Body | None:
+    """The form of the text; None for plain text, which is what Chat gives unasked."""
+    if not format or format["type"] == "text":
+        return None
+    if format["type"] == "json_object":
+        return {"type": "json_object"}
+    return {"type": "json_schema", "json_schema": only(format, SCHEMA_KEYS)}
+
+
+def chat_function(function: Body) -> Body:
+    """A function in Chat's shape."""
+    return {"type": "function", "function": only(function, FUNCTION_KEYS)}
+
+
+def chat_choice(choice: Choice) -> str | Body | None:
+    """A tool choice in Chat's shape. Of `allowed_tools` the mode is left: only those tools are sent."""
+    if not isinstance(choice.value, dict):
+        return choice.value
+    if choice.value["type"] == "allowed_tools":
+        return "auto"
+    return {"type": "function", "function": {"name": choice.value["name"]}}
+
+
+def only(fields: Body, keys: Sequence[str]) -> Body:
+    """The fields of these names that say something."""
+    return said(**{key: fields.get(key) for key in keys})
