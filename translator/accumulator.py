@@ -113,12 +113,13 @@ class Accumulator:
         return item
 
     def _announced_late(self, item: Item, item_type: str, payload: dict[str, Any]) -> Item:
-        """An `added` for an item that is there: one that a delta opened, or an equal repeat."""
-        if item.announced_upstream and item.payload != payload:
+        """An `added` for an item that is there: a delta opened it, it had no name yet, or this is an equal repeat."""
+        if item.announced_upstream and item.payload != payload and not item.unnamed:
             raise ProtocolFault("The upstream opened two items under one id or output index.")
         if item.type != item_type and not (item.is_call and item_type in CALLS):
             raise ProtocolFault("The upstream announced an item as another type than its text had.")
-        self.tolerated["late or repeated output_item.added"] += 1
+        if not item.unnamed:
+            self.tolerated["late or repeated output_item.added"] += 1
         item.type = item_type
         return item
 

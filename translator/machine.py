@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from translator.dialect import Dialect, dialect_of
 from translator.output import Output
 from translator.protocol.cleaned import cleaned
 from translator.protocol.entries import Entry, Kind, RequestEntry, RoundEnd
@@ -30,7 +31,7 @@ from translator.protocol.errors import LimitPassed, ProtocolFault, StoreError
 from translator.protocol.response import add_usage, template, usage
 from translator.round import Round, Shown
 from translator.toolmap import ToolMap
-from translator.upstream_event import END_OF_STREAM, Event, events
+from translator.upstream_event import Event
 
 ENTRY_VERSION: Final = 1
 FRAME: Final = str(Kind.FRAME)
@@ -125,6 +126,7 @@ class Machine:
         self._shown = Shown()
         self._usage: dict[str, Any] | None = None  # summed over rounds
         self._round: Round | None = None  # set by each attempt
+        self._dialect: Dialect  # set by each attempt
         self._attempt = 0  # attempts of the current round
         self._now = 0  # time of the entry at hand, ms
 
@@ -191,6 +193,8 @@ class Machine:
             raise ProtocolFault("A round began again after the client had seen a part of it.")
         same = self._round is not None and self._round.number == entry.round
         self._attempt = self._attempt + 1 if same else 1
+        api = self._request["upstream"]["api"] if self._request else ""
+        self._dialect = dialect_of(api, self._tools)
         self._round = Round(
             self.response_id, entry.round, self._tools, self._shown, self._out, note=self._note
         )
@@ -198,9 +202,7 @@ class Machine:
     def _frame(self, block: bytes) -> None:
         if self._round is None:
             raise ForeignLog("The input log holds an upstream frame before any attempt.")
-        for event in events(block):
-            if event is END_OF_STREAM:
-                continue  # `round_end` tells; a Responses stream ends with its terminal event
+        for event in self._dialect.events(block):
             self._take(self._round, event)
 
     def _take(self, current: Round, event: Event) -> None:
@@ -223,6 +225,11 @@ class Machine:
             self._commands.append(Reopen(self._round.number if self._round else 1))
             self._note("round lost", "", 0)
             return
+        if how in ("ok", "eof") and self._round is not None:
+            for event in self._dialect.end(finished=how == "ok"):
+                self._take(self._round, event)
+            if self.response is not None:
+                return
         error = end.get("error") or {}
         self._fail(error.get("code") or "server_error", error.get("message") or _ENDINGS[how])
 

@@ -67,6 +67,11 @@ class ToolMap:
         """The map of a request entry, its input and its history included."""
         return cls.of(entry["request"], [*entry["input"], *entry["history"]])
 
+    @property
+    def names(self) -> frozenset[str]:
+        """All model-visible names."""
+        return frozenset(self._tools)
+
     def get(self, visible: str) -> Tool | None:
         """The tool behind a model-visible name; None if nobody declared one."""
         return self._tools.get(visible)

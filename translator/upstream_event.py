@@ -1,8 +1,8 @@
-"""One block of a Responses upstream → the events in it.
+"""The Responses dialect: one block of the upstream → the events in it.
 
-In: a block of the input log. Out: event objects with a `type`, or END_OF_STREAM for `[DONE]`. A block that is a whole
-JSON body (the upstream answered without a stream) becomes the events that a stream would have had. Called by the
-machine, first of all (upstream-quirks.md sections 2 and 3).
+In: a block of the input log. Out: event objects with a `type`. A block that is a whole JSON body (the upstream answered
+without a stream) becomes the events that a stream would have had. Called by the machine, first of all
+(upstream-quirks.md sections 2 and 3). `body_of` reads a block of either dialect.
 """
 
 import json
@@ -27,16 +27,31 @@ _ENDS: Final = {
 }
 
 
-def events(block: bytes) -> list[Event]:
-    """The events of one block; none for data that is JSON but no object. Raises ProtocolFault for broken JSON."""
+class ResponsesDialect:
+    """Reads one attempt at a round; it has nothing to remember between blocks."""
+
+    def events(self, block: bytes) -> list[Event]:
+        """The events of one block; none for data that is no event. Raises ProtocolFault for broken JSON.
+
+        `[DONE]` says nothing here: a Responses stream ends with its terminal event.
+        """
+        name, body = body_of(block)
+        if body is END_OF_STREAM or not isinstance(body, dict):
+            return []
+        kind = body.get("type")
+        return [body] if kind and isinstance(kind, str) else _typeless(body, name)
+
+    def end(self, *, finished: bool) -> list[Event]:  # noqa: ARG002 (no marker stands for a terminal event)
+        """What the end of the body says: nothing."""
+        return []
+
+
+def body_of(block: bytes) -> tuple[str | None, Any]:
+    """The event line and the JSON value of a block, END_OF_STREAM for `[DONE]`. Raises ProtocolFault for broken JSON."""
     name, data = fields(block)
     if len(data) < MAX_MARKER_BYTES and data.strip() == b"[DONE]":
-        return [END_OF_STREAM]
-    body = _loads(data)
-    if not isinstance(body, dict):
-        return []
-    kind = body.get("type")
-    return [body] if kind and isinstance(kind, str) else _typeless(body, name)
+        return name, END_OF_STREAM
+    return name, _loads(data)
 
 
 def _typeless(body: Event, name: str | None) -> list[Event]:

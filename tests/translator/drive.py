@@ -63,6 +63,7 @@ class Told:
 def request_entry(**body: Any) -> bytes:
     """The data of a request entry, written by hand so that it does not depend on the request side."""
     max_bytes = body.pop("_max_response_bytes", 1 << 30)
+    api = body.pop("_api", "responses")
     entry = {
         "version": 1,
         "id": RID,
@@ -70,7 +71,7 @@ def request_entry(**body: Any) -> bytes:
         "request": {"model": "tiny", **body},
         "input": [{"type": "message", "role": "user", "id": "msg_in", "content": "hi"}],
         "history": [],
-        "upstream": {"id": "default", "api": "responses", "custom_formats": "reject"},
+        "upstream": {"id": "default", "api": api, "custom_formats": "reject"},
         "limits": {"max_rounds": 10, "max_attempts": 3, "max_response_bytes": max_bytes},
     }
     return json.dumps(entry).encode()

@@ -1,0 +1,175 @@
+"""The Chat Completions dialect: chunks of a chat upstream → the events that the accumulator takes.
+
+In: the blocks of one attempt, in order. Out: Responses events, as a well-behaved Responses server would have sent them.
+Everything behind the accumulator (custom tools, order, numbering, resume, replay) is shared. Called by the machine; how
+providers misbehave is in upstream-quirks.md section 4. Within one chunk reasoning comes first, then text, then calls.
+
+Text and reasoning are closed before the next item opens. A chat upstream has no terminal event: `[DONE]`, or the end of
+the body after a finish reason, is the end (`end`); the last usage counts.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from translator.chat_calls import ChatCalls
+from translator.protocol.errors import ProtocolFault
+from translator.upstream_event import END_OF_STREAM, Event, body_of
+from translator.upstream_item import listed
+
+REASONS: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
+"""Finish reasons that are no completion; any other one, known or not, is."""
+
+TEXT_EVENTS: Final = {
+    "reasoning": "response.reasoning_text.delta",
+    "text": "response.output_text.delta",
+    "refusal": "response.refusal.delta",
+}
+ITEMS: Final = {"reasoning": "reasoning", "text": "message", "refusal": "message"}
+
+
+class ChatDialect:
+    """Reads one attempt at a round. `names` are the model-visible names of the declared tools."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self._next = 0  # the next item's output index
+        self._open: str | None = (
+            None  # type of the text item that takes deltas, None if there is none
+        )
+        self._open_index = 0
+        self._calls = ChatCalls(names, self._take_index)
+        self._finish: str | None = None  # the first finish reason
+        self._usage: dict[str, Any] | None = None  # the last one that came
+        self._over = False  # the end was told
+
+    def events(self, block: bytes) -> Iterator[Event]:
+        """The events of one block. Raises ProtocolFault for broken JSON."""
+        _, body = body_of(block)
+        if body is END_OF_STREAM:
+            yield from self.end(finished=True)
+        elif isinstance(body, dict):
+            yield from self._chunk(body)
+
+    def end(self, *, finished: bool) -> Iterator[Event]:
+        """The body has ended; `finished` if an end marker said so. Nothing comes of an end without any finish signal."""
+        if self._over or not (finished or self._finish):
+            return
+        self._over = True
+        yield from self._calls.end()
+        reason = REASONS.get(self._finish or "")
+        response: dict[str, Any] = {"usage": usage_of(self._usage)}
+        if reason is None:
+            yield {"type": "response.completed", "response": response}
+        else:
+            response["incomplete_details"] = {"reason": reason}
+            yield {"type": "response.incomplete", "response": response}
+
+    def _chunk(self, body: dict[str, Any]) -> Iterator[Event]:
+        if body.get("error"):
+            self._over = True
+            yield {"type": "error", "error": body["error"]}
+            return
+        if isinstance(body.get("usage"), dict):
+            self._usage = body["usage"]
+        whole = False
+        for choice in listed(body.get("choices")):
+            if isinstance(choice, dict) and not choice.get("index"):
+                whole = whole or isinstance(choice.get("message"), dict)
+                yield from self._choice(choice)
+        if whole:
+            yield from self.end(finished=True)
+
+    def _choice(self, choice: dict[str, Any]) -> Iterator[Event]:
+        """The first choice; a request for several is refused. A whole `message` is taken as one delta."""
+        delta = choice.get("delta") or choice.get("message")
+        if isinstance(delta, dict):
+            yield from self._delta(delta, choice)
+        finish = choice.get("finish_reason")
+        if isinstance(finish, str) and finish and self._finish is None:
+            self._finish = finish
+
+    def _delta(self, delta: dict[str, Any], choice: dict[str, Any]) -> Iterator[Event]:
+        content = delta.get("content")
+        reasoning = delta.get("reasoning_content") or delta.get("reasoning")
+        thought, said = parts_of(content) if isinstance(content, list) else ("", content)
+        yield from self._text("reasoning", reasoning or thought, {})
+        yield from self._text("text", said, logprobs_of(choice))
+        yield from self._text("refusal", delta.get("refusal"), {})
+        for annotation in listed(delta.get("annotations")):
+            yield from self._annotation(annotation)
+        calls = listed(delta.get("tool_calls"))
+        if not calls and isinstance(delta.get("function_call"), dict):
+            calls = [{"index": 0, "function": delta["function_call"]}]
+        for position, call in enumerate(calls):
+            if isinstance(call, dict):
+                yield from self._close_text()
+                yield from self._calls.take(call, position)
+
+    def _text(self, kind: str, text: Any, more: Event) -> Iterator[Event]:
+        """A piece of text; opens the item that it needs. Nothing comes of an empty one."""
+        if text is None or text == "":
+            return
+        if not isinstance(text, str):
+            raise ProtocolFault("The upstream sent a delta that is no text.")
+        if self._open != ITEMS[kind]:
+            yield from self._close_text()
+            self._open, self._open_index = ITEMS[kind], self._take_index()
+        yield {"type": TEXT_EVENTS[kind], "output_index": self._open_index, "delta": text, **more}
+
+    def _annotation(self, annotation: Any) -> Iterator[Event]:
+        if self._open == "message" and isinstance(annotation, dict):
+            yield {
+                "type": "response.output_text.annotation.added",
+                "output_index": self._open_index,
+                "annotation": flattened(annotation),
+            }
+
+    def _close_text(self) -> Iterator[Event]:
+        """The open text item is whole: another item follows."""
+        if self._open is not None:
+            self._open = None
+            yield {"type": "response.output_item.done", "output_index": self._open_index}
+
+    def _take_index(self) -> int:
+        index, self._next = self._next, self._next + 1
+        return index
+
+
+def parts_of(content: list[Any]) -> tuple[str, str]:
+    """Reasoning and text of a content list (Mistral), each joined."""
+    thought, said = "", ""
+    for part in content:
+        if not isinstance(part, dict):
+            continue
+        if part.get("type") == "thinking":
+            inner = part.get("thinking")
+            thought += parts_of(inner)[1] if isinstance(inner, list) else str(inner or "")
+        elif isinstance(part.get("text"), str):
+            said += part["text"]
+    return thought, said
+
+
+def flattened(annotation: dict[str, Any]) -> dict[str, Any]:
+    """An annotation in the Responses form: what Chat nests under the type's name stands beside it."""
+    kind = annotation.get("type")
+    nested = annotation.get(kind) if isinstance(kind, str) else None
+    return {"type": kind, **nested} if isinstance(nested, dict) else annotation
+
+
+def logprobs_of(choice: dict[str, Any]) -> Event:
+    """The log probabilities of a chunk's text, as a field of its delta."""
+    logprobs = choice.get("logprobs")
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    return {"logprobs": content} if isinstance(content, list) and content else {}
+
+
+def usage_of(usage: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Chat's usage in the Responses form."""
+    if usage is None:
+        return None
+    return {
+        "input_tokens": usage.get("prompt_tokens"),
+        "input_tokens_details": usage.get("prompt_tokens_details"),
+        "output_tokens": usage.get("completion_tokens"),
+        "output_tokens_details": usage.get("completion_tokens_details"),
+        "total_tokens": usage.get("total_tokens"),
+    }

@@ -1,0 +1,174 @@
+"""The tool calls of a chat stream: which fragment belongs to which call, and when a call can be announced.
+
+In: the entries of `delta.tool_calls`. Out: Responses events of function calls. Identity (upstream-quirks.md section 4):
+
+| the fragment has      | it belongs to                                       |
+|-----------------------|-----------------------------------------------------|
+| an index that is new  | a new call, whatever its id                         |
+| a known index         | that call; a new one if its id is another, or again |
+| no index, a known id  | that call                                           |
+| no index, a new id    | a new call                                          |
+| neither               | the last call; a new one if again                   |
+
+Again: it brings a name, and the call that it would continue has one and whole arguments.
+
+A call takes its place in the order of items at once, without a name; `output_item.added` with id and name comes when
+both are known, or at the call's end. Until then the accumulator holds it as a call without a name. Called by `translator.chat`.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from translator.upstream_event import Event
+from translator.upstream_item import is_json
+
+
+@dataclass(slots=True, eq=False)
+class ChatCall:
+    """One call. `pieces` are its arguments; `announced` once `added` was told, `ended` once nothing more is expected."""
+
+    index: int
+    call_id: str | None = None
+    name: str = ""
+    pieces: list[str] = field(default_factory=list)
+    announced: bool = False
+    ended: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether the arguments are a whole JSON value."""
+        return (
+            bool(self.pieces)
+            and self.pieces[-1].rstrip()[-1:] in '}]"'
+            and is_json("".join(self.pieces))
+        )
+
+
+class ChatCalls:
+    """All calls of one attempt."""
+
+    def __init__(self, names: frozenset[str], take_index: Callable[[], int]) -> None:
+        self._names = names
+        self._take_index = take_index
+        self._calls: list[ChatCall] = []
+        self._by_slot: dict[int, ChatCall] = {}  # the call that an upstream index means now
+        self._by_id: dict[str, ChatCall] = {}
+
+    def take(self, fragment: dict[str, Any], position: int) -> Iterator[Event]:
+        """The events of one fragment; `position` is its place in the chunk's list."""
+        function = fragment.get("function")
+        function = function if isinstance(function, dict) else {}
+        call_id, name = said(fragment.get("id")), function.get("name")
+        name = name if isinstance(name, str) else ""
+        call = self._find(fragment.get("index"), call_id, name, position)
+        if call is None:
+            yield from self._end_previous()
+            call = self._begin(fragment.get("index"), position)
+            yield added(call, named=False)
+        if call_id is not None and call.call_id is None:
+            call.call_id = call_id
+            self._by_id.setdefault(call_id, call)
+        self._name(call, name)
+        piece = self._piece(call, function.get("arguments"))
+        if piece or (call.name in self._names and not self._may_grow(call.name)):
+            yield from self._announce(call)
+        if piece:
+            yield {
+                "type": "response.function_call_arguments.delta",
+                "output_index": call.index,
+                "delta": piece,
+            }
+
+    def end(self) -> Iterator[Event]:
+        """No more fragments come: what is not announced yet is announced as far as it is known."""
+        for call in self._calls:
+            if call.name:
+                yield from self._announce(call, at_end=True)
+
+    def _find(self, slot: Any, call_id: str | None, name: str, position: int) -> ChatCall | None:
+        known: ChatCall | None
+        if isinstance(slot, int) and not isinstance(slot, bool):
+            known = self._by_slot.get(slot)
+        elif call_id is not None:
+            return self._by_id.get(call_id)
+        else:
+            known = self._by_slot.get(position) if position else self._last()
+        if known is None:
+            return None
+        other_id = call_id is not None and known.call_id is not None and known.call_id != call_id
+        again = bool(name and known.name) and call_id is None and known.whole
+        return None if other_id or again else known
+
+    def _last(self) -> ChatCall | None:
+        return self._calls[-1] if self._calls else None
+
+    def _begin(self, slot: Any, position: int) -> ChatCall:
+        call = ChatCall(self._take_index())
+        self._calls.append(call)
+        key = slot if isinstance(slot, int) and not isinstance(slot, bool) else position
+        self._by_slot[key] = call
+        return call
+
+    def _end_previous(self) -> Iterator[Event]:
+        """A call whose arguments are a whole object is done once the next one begins: nothing could follow in it."""
+        call = self._last()
+        if call is not None and not call.ended and call.whole:
+            call.ended = True
+            yield from self._announce(call, at_end=True)
+            yield {"type": "response.output_item.done", "output_index": call.index}
+
+    def _name(self, call: ChatCall, piece: str) -> None:
+        """Join the fragments of a name; a repeat of the name so far is a repeat."""
+        if not piece or call.announced or piece == call.name:
+            return
+        joined = call.name + piece
+        if not call.name or self._may_grow(joined) or joined in self._names:
+            call.name = joined
+        elif call.name not in self._names:
+            call.name = piece if piece.startswith(call.name) else joined
+
+    def _may_grow(self, name: str) -> bool:
+        """Whether a declared name begins with this one and goes on."""
+        return any(declared.startswith(name) and declared != name for declared in self._names)
+
+    def _piece(self, call: ChatCall, arguments: Any) -> str:
+        """What a fragment adds to the arguments: nothing, if it only says again what is there."""
+        piece = orjson.dumps(arguments).decode() if isinstance(arguments, dict) else arguments
+        if not isinstance(piece, str) or not piece:
+            return ""
+        if piece[0] == "{" and call.pieces:
+            piece = self._fresh("".join(call.pieces), piece, whole=call.whole)
+        if piece:
+            call.pieces.append(piece)
+        return piece
+
+    @staticmethod
+    def _fresh(have: str, piece: str, *, whole: bool) -> str:
+        """What is new in a piece that begins like an object: some providers send the whole so far each time."""
+        if whole:
+            return "" if piece == have else piece
+        repeats = len(have) > 1 and have[0] == "{" and piece.startswith(have)
+        return piece[len(have) :] if repeats else piece
+
+    def _announce(self, call: ChatCall, *, at_end: bool = False) -> Iterator[Event]:
+        if call.announced or not call.name or (call.call_id is None and not at_end):
+            return
+        call.announced = True
+        yield added(call, named=True)
+
+
+def added(call: ChatCall, *, named: bool) -> Event:
+    """An announcement; without the name it only keeps the call's place in the order of items."""
+    identity = {"name": call.name, "call_id": call.call_id} if named else {}
+    item = {"type": "function_call", "arguments": "", **identity}
+    return {"type": "response.output_item.added", "output_index": call.index, "item": item}
+
+
+def said(call_id: Any) -> str | None:
+    """A call id; missing, null, empty and the word "null" are not said, a number is its digits."""
+    if isinstance(call_id, int) and not isinstance(call_id, bool):
+        return str(call_id)
+    return call_id if isinstance(call_id, str) and call_id not in ("", "null") else None
