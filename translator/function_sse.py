@@ -14,9 +14,11 @@ from abc import abstractmethod
 from typing import Any
 
 from translator.custom_input import CustomInput, decode
+from translator.grammar import GrammarPrefix
 from translator.items import Ended, Item
 from translator.lifecycle import Lifecycle
 from translator.output import Output
+from translator.protocol.errors import ProtocolFault
 from translator.protocol.sse import DeltaTemplate
 from translator.upstream_item import is_json
 
@@ -38,8 +40,13 @@ class CallLifecycle(Lifecycle):
         call_id: str,
         name: str,
         namespace: str | None,
+        grammar: GrammarPrefix | None = None,
     ) -> None:
+        """`grammar` is a custom tool's own: no more of the text is shown than is in its language."""
         super().__init__(item, index, public_id, out)
+        self._grammar = grammar
+        self._shown = 0  # characters of the text that were shown; counted only under a grammar
+        self._refused = False  # the text has left its grammar: nothing of it is shown any more
         self._head = {"id": public_id, "type": self.public_type}
         self._identity = {"call_id": call_id, "name": name}
         if namespace is not None:
@@ -79,6 +86,8 @@ class CallLifecycle(Lifecycle):
     def snapshot(self, status: str) -> dict[str, Any]:
         """The public call."""
         text = "" if status == "in_progress" else self._whole(cut=status == "incomplete")
+        if self._refused:
+            text = text[: self._shown]
         return {**self._head, "status": status, **self._identity, self.field: text}
 
     def _grow(self, *, coalesce: bool) -> None:
@@ -90,12 +99,26 @@ class CallLifecycle(Lifecycle):
             self._delta(self._decoded(piece))
 
     def _delta(self, delta: str) -> None:
+        if self._grammar is not None:
+            delta = self._grammar.feed(delta) if delta else ""
+            self._shown += len(delta)
         if delta:
             self._out.write_delta(self._template, delta)
+        if self._grammar is not None and self._grammar.violated:
+            self._refuse(self._grammar)
+
+    def _refuse(self, grammar: GrammarPrefix) -> None:
+        """What was shown cannot be taken back: the response ends, and the call keeps its valid part (contract.md 6)."""
+        if not self._refused:
+            self._refused = True
+            name = self._identity["name"]
+            raise ProtocolFault(f"The input of the tool {name!r} {grammar.fault}.")
 
     def _tell(self) -> None:
         """Write what is still missing of the text, and its done event."""
         self._delta(self._last())
+        if self._grammar is not None and not self._grammar.finish():
+            self._refuse(self._grammar)
         self._told = True
         self._out.write(f"response.{self.event}.done", {**self._place, **self._done_fields()})
 
@@ -166,7 +189,8 @@ class CustomLifecycle(CallLifecycle):
 
     def _whole(self, *, cut: bool) -> str:
         arguments = self.item.text.joined()
-        return CustomInput().feed(arguments) if cut else decode(arguments)[0]
+        whole = not cut or self._scanner.fallback
+        return decode(arguments)[0] if whole else CustomInput().feed(arguments)
 
 
 class NativeCustomLifecycle(CallLifecycle):

@@ -11,6 +11,7 @@ from typing import Any, Final
 from translator.items import TEXT_KEY, Ended, Item, Part
 from translator.output import Output
 from translator.protocol.sse import DeltaTemplate
+from translator.reasoning_seal import seal
 
 IDENTITY: Final = ("call_id", "name", "namespace", "server_label")
 """Besides id and type, what never changes after `output_item.added` (contract.md section 3, rule 5)."""
@@ -86,7 +87,7 @@ class _PartCursor:
 
 
 class TextLifecycle(Lifecycle):
-    """A message or a reasoning item: parts that open, grow and close, then the item."""
+    """An item made of parts that open, grow and close; then it closes itself."""
 
     def __init__(self, item: Item, index: int, public_id: str, out: Output) -> None:
         super().__init__(item, index, public_id, out)
@@ -113,29 +114,9 @@ class TextLifecycle(Lifecycle):
             self._close_part(part, cursor)
         self._done(status)
 
-    def snapshot(self, status: str) -> dict[str, Any]:
-        """The item with the parts that the client has seen."""
-        shown = self.item.parts[: len(self._cursors)] if status != "in_progress" else []
-        payload = self.item.payload
-        if self.item.type == "message":
-            item = {
-                "id": self.id,
-                "type": "message",
-                "status": status,
-                "role": "assistant",
-                "content": [part_object(part) for part in shown],
-            }
-            phase = payload.get("phase")
-            return {**item, "phase": phase} if isinstance(phase, str) else item
-        item = {
-            "id": self.id,
-            "type": "reasoning",
-            "status": status,
-            "summary": [part_object(p) for p in shown if p.kind == "summary_text"],
-            "content": [part_object(p) for p in shown if p.kind != "summary_text"],
-        }
-        encrypted = payload.get("encrypted_content")
-        return {**item, "encrypted_content": encrypted} if isinstance(encrypted, str) else item
+    def _parts(self, status: str) -> list[Part]:
+        """The parts that the client has seen; an item is announced without any."""
+        return [] if status == "in_progress" else self.item.parts[: len(self._cursors)]
 
     def _open_part(self, part: Part) -> None:
         summary = part.kind == "summary_text"
@@ -190,6 +171,49 @@ class TextLifecycle(Lifecycle):
         summary = part.kind == "summary_text"
         event = "reasoning_summary_part.done" if summary else "content_part.done"
         self._out.write(f"response.{event}", {**cursor.place, "part": whole})
+
+
+class MessageLifecycle(TextLifecycle):
+    """A message of the assistant."""
+
+    def snapshot(self, status: str) -> dict[str, Any]:
+        """See Lifecycle."""
+        item = {
+            "id": self.id,
+            "type": "message",
+            "status": status,
+            "role": "assistant",
+            "content": [part_object(part) for part in self._parts(status)],
+        }
+        phase = self.item.payload.get("phase")
+        return {**item, "phase": phase} if isinstance(phase, str) else item
+
+
+class ReasoningLifecycle(TextLifecycle):
+    """A reasoning item: summaries and text."""
+
+    def __init__(
+        self, item: Item, index: int, public_id: str, out: Output, *, sealed: bool
+    ) -> None:
+        """`sealed`: where the upstream gives no opaque value of its own, the item carries one of ours."""
+        super().__init__(item, index, public_id, out)
+        self._sealed = sealed
+
+    def snapshot(self, status: str) -> dict[str, Any]:
+        """See Lifecycle."""
+        parts = self._parts(status)
+        texts = [part for part in parts if part.kind != "summary_text"]
+        item = {
+            "id": self.id,
+            "type": "reasoning",
+            "status": status,
+            "summary": [part_object(part) for part in parts if part.kind == "summary_text"],
+            "content": [part_object(part) for part in texts],
+        }
+        encrypted = self.item.payload.get("encrypted_content")
+        if not isinstance(encrypted, str) and self._sealed and texts:
+            encrypted = seal("".join(part.joined() for part in texts))
+        return {**item, "encrypted_content": encrypted} if isinstance(encrypted, str) else item
 
 
 class HostedLifecycle(Lifecycle):

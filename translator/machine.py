@@ -35,6 +35,8 @@ from translator.upstream_event import Event
 
 ENTRY_VERSION: Final = 1
 FRAME: Final = str(Kind.FRAME)
+SEALED: Final = "reasoning.encrypted_content"
+"""The `include` of clients that hand reasoning back instead of having it stored."""
 
 ERROR_CODES: Final = frozenset(
     {
@@ -123,6 +125,10 @@ class Machine:
         self._request: RequestEntry | None = None  # set by the request entry
         self._template: dict[str, Any] = {}  # the 31 keys, set by the request entry
         self._tools: ToolMap  # set by the request entry
+        self._api = ""  # what the upstream speaks; set by the request entry
+        self._sealed = (
+            False  # whether reasoning carries its text in an opaque value; set by the request entry
+        )
         self._shown = Shown()
         self._usage: dict[str, Any] | None = None  # summed over rounds
         self._round: Round | None = None  # set by each attempt
@@ -176,6 +182,10 @@ class Machine:
         if request.get("version") != ENTRY_VERSION or request.get("id") != self.response_id:
             raise ForeignLog("The input log does not begin with a request of this version.")
         self._request = request
+        self._api = request["upstream"]["api"]
+        include = request["request"].get("include") or []
+        # A Responses upstream has opaque values of its own; a chat one knows only the text.
+        self._sealed = self._api == "chat" and SEALED in include
         self._out.limit = request["limits"]["max_response_bytes"]
         self._tools = ToolMap.of_entry(request)
         self._template = template(request, self._now // 1000)
@@ -193,10 +203,15 @@ class Machine:
             raise ProtocolFault("A round began again after the client had seen a part of it.")
         same = self._round is not None and self._round.number == entry.round
         self._attempt = self._attempt + 1 if same else 1
-        api = self._request["upstream"]["api"] if self._request else ""
-        self._dialect = dialect_of(api, self._tools)
+        self._dialect = dialect_of(self._api, self._tools)
         self._round = Round(
-            self.response_id, entry.round, self._tools, self._shown, self._out, note=self._note
+            self.response_id,
+            entry.round,
+            self._tools,
+            self._shown,
+            self._out,
+            note=self._note,
+            sealed=self._sealed,
         )
 
     def _frame(self, block: bytes) -> None:

@@ -17,9 +17,15 @@ from translator.function_sse import (
     FunctionLifecycle,
     NativeCustomLifecycle,
 )
+from translator.grammar import GrammarPrefix
 from translator.ids import call_id, item_id
 from translator.items import Ended, Item
-from translator.lifecycle import HostedLifecycle, Lifecycle, TextLifecycle
+from translator.lifecycle import (
+    HostedLifecycle,
+    Lifecycle,
+    MessageLifecycle,
+    ReasoningLifecycle,
+)
 from translator.output import Output
 from translator.protocol.errors import ProtocolFault
 from translator.toolmap import Tool, ToolKind, ToolMap
@@ -52,8 +58,12 @@ class Round:
         out: Output,
         *,
         note: Callable[[str, str, int], None],
+        sealed: bool = False,
     ) -> None:
-        """`note(kind, name, size)` takes what is worth counting outside the core."""
+        """`note(kind, name, size)` takes what is worth counting outside the core.
+
+        With `sealed` reasoning items carry their text in an opaque value of ours, for clients that hand it back.
+        """
         self.number = number
         self.public = (
             False  # set once an item of this round was shown: then it cannot be tried again
@@ -63,6 +73,7 @@ class Round:
         self._shown = shown
         self._out = out
         self._note = note
+        self._sealed = sealed
         self._accumulator = Accumulator()
         self._items = self._accumulator.items
         self._boundary = Boundary()
@@ -165,8 +176,12 @@ class Round:
         return lifecycle
 
     def _plain(self, item: Item, index: int) -> Lifecycle:
-        kind = TextLifecycle if item.type in ("message", "reasoning") else HostedLifecycle
-        return kind(item, index, self._id(item, item.type), self._out)
+        public_id = self._id(item, item.type)
+        if item.type == "message":
+            return MessageLifecycle(item, index, public_id, self._out)
+        if item.type == "reasoning":
+            return ReasoningLifecycle(item, index, public_id, self._out, sealed=self._sealed)
+        return HostedLifecycle(item, index, public_id, self._out)
 
     def _call(self, item: Item, index: int) -> CallLifecycle:
         name = item.name or ""
@@ -180,6 +195,7 @@ class Round:
             call_id=self._call_id(item),
             name=tool.name if tool else name,
             namespace=tool.namespace if tool else item.namespace,
+            grammar=grammar_of(tool),
         )
 
     def _id(self, item: Item, item_type: str) -> str:
@@ -193,6 +209,13 @@ class Round:
             found = call_id(self._response_id, self.number, item.slot)
         taken.add(found)
         return found
+
+
+def grammar_of(tool: Tool | None) -> GrammarPrefix | None:
+    """What a call's input is held against: the grammar of a custom tool, where it declares one."""
+    if tool is None or tool.format is None or tool.format.get("type") != "grammar":
+        return None
+    return GrammarPrefix(tool.format)
 
 
 def _kind(item: Item, tool: Tool | None) -> type[CallLifecycle]:
