@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from translator.chat_calls import ChatCalls
 from translator.protocol.errors import ProtocolFault
-from translator.upstream_event import END_OF_STREAM, Event, body_of
+from translator.upstream_event import END_OF_STREAM, Event, body_of, showable
 from translator.upstream_item import listed
 
 REASONS: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
@@ -120,7 +120,7 @@ class ChatDialect:
             yield {
                 "type": "response.output_text.annotation.added",
                 "output_index": self._open_index,
-                "annotation": flattened(annotation),
+                "annotation": showable(flattened(annotation)),
             }
 
     def _close_text(self) -> Iterator[Event]:
@@ -159,7 +159,7 @@ def logprobs_of(choice: dict[str, Any]) -> Event:
     """The log probabilities of a chunk's text, as a field of its delta."""
     logprobs = choice.get("logprobs")
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
-    return {"logprobs": content} if isinstance(content, list) and content else {}
+    return {"logprobs": showable(content)} if isinstance(content, list) and content else {}
 
 
 def usage_of(usage: dict[str, Any] | None) -> dict[str, Any] | None:

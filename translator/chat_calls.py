@@ -13,7 +13,8 @@ In: the entries of `delta.tool_calls`. Out: Responses events of function calls. 
 Again: it brings a name, and the call that it would continue has one and whole arguments.
 
 A call takes its place in the order of items at once, without a name; `output_item.added` with id and name comes when
-both are known, or at the call's end. Until then the accumulator holds it as a call without a name. Called by `translator.chat`.
+both are known, or at the call's end. Until then the accumulator holds it as a call without a name. Called by
+`translator.chat`.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from typing import Any
 
 import orjson
 
-from translator.upstream_event import Event
+from translator.upstream_event import Event, mended
 from translator.upstream_item import is_json
 
 
@@ -62,7 +63,7 @@ class ChatCalls:
         function = fragment.get("function")
         function = function if isinstance(function, dict) else {}
         call_id, name = said(fragment.get("id")), function.get("name")
-        name = name if isinstance(name, str) else ""
+        name = mended(name) if isinstance(name, str) else ""
         call = self._find(fragment.get("index"), call_id, name, position)
         if call is None:
             yield from self._end_previous()
@@ -136,7 +137,9 @@ class ChatCalls:
 
     def _piece(self, call: ChatCall, arguments: Any) -> str:
         """What a fragment adds to the arguments: nothing, if it only says again what is there."""
-        piece = orjson.dumps(arguments).decode() if isinstance(arguments, dict) else arguments
+        piece = (
+            orjson.dumps(mended(arguments)).decode() if isinstance(arguments, dict) else arguments
+        )
         if not isinstance(piece, str) or not piece:
             return ""
         if piece[0] == "{" and call.pieces:
@@ -171,4 +174,4 @@ def said(call_id: Any) -> str | None:
     """A call id; missing, null, empty and the word "null" are not said, a number is its digits."""
     if isinstance(call_id, int) and not isinstance(call_id, bool):
         return str(call_id)
-    return call_id if isinstance(call_id, str) and call_id not in ("", "null") else None
+    return mended(call_id) if isinstance(call_id, str) and call_id not in ("", "null") else None

@@ -63,6 +63,8 @@ class CallLifecycle(Lifecycle):
 
     def advance(self, *, coalesce: bool = False) -> None:
         """See Lifecycle."""
+        if self._refused:
+            return
         self._grow(coalesce=coalesce)
         if self.item.text.done and not self._told and self._certain():
             self._tell()
@@ -75,10 +77,11 @@ class CallLifecycle(Lifecycle):
 
     def close(self, status: str) -> None:
         """See Lifecycle; a call that was cut off is only listed in the terminal response."""
-        self._grow(coalesce=False)
-        if status == "completed" or self._told:
-            if not self._told:
+        if not self._refused:
+            self._grow(coalesce=False)
+            if status == "completed" and not self._told:
                 self._tell()
+        if self._told:
             self._done("completed")
         else:
             self.final = self.snapshot("incomplete")
@@ -109,10 +112,8 @@ class CallLifecycle(Lifecycle):
 
     def _refuse(self, grammar: GrammarPrefix) -> None:
         """What was shown cannot be taken back: the response ends, and the call keeps its valid part (contract.md 6)."""
-        if not self._refused:
-            self._refused = True
-            name = self._identity["name"]
-            raise ProtocolFault(f"The input of the tool {name!r} {grammar.fault}.")
+        self._refused = True
+        raise ProtocolFault(f"The input of the tool {self._identity['name']!r} {grammar.fault}.")
 
     def _tell(self) -> None:
         """Write what is still missing of the text, and its done event."""

@@ -20,6 +20,9 @@ END_OF_STREAM: Final[Event] = {"type": "[DONE]"}
 MAX_MARKER_BYTES: Final = 64
 """`[DONE]` with any blanks that an upstream puts around it; larger data is not compared with it."""
 
+TEXTS: Final = frozenset({"delta", "choices"})
+"""Fields that are taken apart into texts, whose halves of surrogate pairs are joined later."""
+
 _ENDS: Final = {
     "completed": "response.completed",
     "incomplete": "response.incomplete",
@@ -88,9 +91,9 @@ def _loads(data: bytes) -> Any:
 
 
 def _refuse_deep(value: Any) -> None:
-    """What is shown again inside an event of ours must not be nested past what can be written; a delta is text."""
+    """What is shown again inside an event of ours must not be nested past what can be written."""
     if isinstance(value, dict):
-        value = {key: inner for key, inner in value.items() if key != "delta"}
+        value = {key: inner for key, inner in value.items() if key not in TEXTS}
     try:
         refuse_deep(value)
     except ValueError as error:
@@ -101,11 +104,16 @@ def _loads_slowly(data: bytes) -> Any:
     try:
         value = json.loads(data.decode("utf-8", "replace"), parse_constant=_refuse)
         if isinstance(value, dict):
-            return {
-                key: inner if key == "delta" else _mended(inner) for key, inner in value.items()
-            }
+            return {k: inner if k in TEXTS else mended(inner) for k, inner in value.items()}
     except (ValueError, RecursionError) as error:
         raise ProtocolFault("The upstream sent an event that is not JSON.") from error
+    return value
+
+
+def showable(value: Any) -> Any:
+    """A value from inside `choices` that is to be shown as it is. Raises ProtocolFault for one nested too deeply."""
+    value = mended(value)
+    _refuse_deep([value])
     return value
 
 
@@ -113,12 +121,12 @@ def _refuse(_: str) -> Any:
     raise ValueError("NaN and Infinity are not JSON")
 
 
-def _mended(value: Any) -> Any:
-    """Lone surrogates anywhere but in a delta become U+FFFD."""
+def mended(value: Any) -> Any:
+    """A value without lone surrogates: each becomes U+FFFD."""
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, list):
-        return [_mended(inner) for inner in value]
+        return [mended(inner) for inner in value]
     if isinstance(value, dict):
-        return {_mended(key): _mended(inner) for key, inner in value.items()}
+        return {mended(key): mended(inner) for key, inner in value.items()}
     return value

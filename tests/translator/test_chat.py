@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.translator.drive import CUSTOM, FUNCTION, Told, play
+from translator.reasoning_seal import unseal
 
 Chunk = dict[str, Any]
 
@@ -550,6 +551,104 @@ def test_other_choices_than_the_first_are_not_taken() -> None:
     assert chat(chunk(content="x"), other, chunk("stop")).deltas("output_text") == ["x"]
 
 
+def test_halves_of_a_surrogate_pair_join_over_chunks_and_lone_ones_anywhere_are_mended() -> None:
+    halves = [
+        '{"choices":[{"delta":{"content":"a\\ud83d"}}]}',
+        '{"choices":[{"delta":{"content":"\\ude00b"}}]}',
+    ]
+    assert chat(*halves, chunk("stop")).output[0]["content"][0]["text"] == "a😀b"
+    call = '{"id":"c\\ud800","function":{"name":"n\\ud800","arguments":"{\\"a\\":\\"\\ud800\\"}"}}'
+    odd = '{"choices":[{"delta":{"content":"x","annotations":[{"type":"t","u":"\\ud800"}],"tool_calls":[%s]}}]}'
+    told = chat(odd % call, chunk("tool_calls"))
+    assert (told.output[1]["call_id"], told.output[1]["name"]) == ("c\ufffd", "n\ufffd")
+    as_object = call.replace('"{\\"a\\":\\"\\ud800\\"}"', '{"a":"\\ud800"}')
+    assert arguments_of(chat(odd % as_object, chunk("tool_calls")))[1:] == ['{"a":"\ufffd"}']
+
+
+def test_a_deeply_nested_annotation_fails_the_response_and_braces_in_a_text_do_not() -> None:
+    deep: Any = 1
+    for _ in range(230):
+        deep = [deep]
+    assert (
+        chat(chunk(content="x", annotations=[{"type": "t", "x": deep}])).response["status"]
+        == "failed"
+    )
+    text = "{[" * 500
+    half = json.dumps(chunk(content=text + "@")).replace("@", "\\ud83d")
+    assert chat(half, chunk("stop")).response["status"] == "completed"
+
+
+# ---- grammars and sealed reasoning --------------------------------------------------------------
+
+
+def grammar(definition: str) -> Chunk:
+    return {**CUSTOM, "format": {"type": "grammar", "syntax": "lark", "definition": definition}}
+
+
+LETTERS = 'start: "ab" /c+/'
+
+
+def custom(
+    *pieces: str, definition: str = LETTERS, finish: str = "tool_calls", name: str = "exec"
+) -> Told:
+    parts = [calls(fragment(0, arguments=piece)) for piece in pieces]
+    return chat(calls(fragment(0, "c", name)), *parts, chunk(finish), tools=[grammar(definition)])
+
+
+def test_an_input_in_its_grammar_passes_as_it_streams() -> None:
+    told = custom('{"input":"a', "bc", 'c"}')
+    assert told.deltas("custom_tool_call_input") == ["a", "bc", "c"]
+    assert told.response["status"] == "completed"
+
+
+def test_only_the_valid_part_is_shown_and_the_violation_ends_the_response() -> None:
+    for later in ([], ["more", '"}']):
+        told = custom('{"input":"ab', "cX", *later)
+        assert told.deltas("custom_tool_call_input") == ["ab", "c"]
+        assert told.response["error"]["code"] == "server_error"
+        assert "'exec' does not match its grammar" in told.response["error"]["message"]
+        assert (told.output[0]["status"], told.output[0]["input"]) == ("incomplete", "abc")
+
+
+def test_an_input_that_ends_before_its_grammar_is_a_violation_however_the_call_ends() -> None:
+    other = calls(fragment(1, "d", "exec", '{"input":"abc"}'))
+    for more in ([], [other]):
+        told = chat(
+            calls(fragment(0, "c", "exec", '{"input":"ab"}')),
+            *more,
+            chunk("tool_calls"),
+            tools=[grammar(LETTERS)],
+        )
+        assert told.response["status"] == "failed"
+        assert told.output[0]["status"] == "incomplete"
+        assert not told.of("custom_tool_call_input.done")
+
+
+def test_a_raw_input_is_held_against_the_grammar_as_well() -> None:
+    assert custom("abcc").output[0]["input"] == "abcc"
+    told = custom('{"patch":"abc"}')
+    assert (told.output[0]["status"], told.output[0]["input"]) == ("incomplete", "")
+    braces = custom('{"patch":1}', definition='start: "{" /[a-z"]+/')
+    assert (braces.output[0]["status"], braces.output[0]["input"]) == ("incomplete", '{"patch"')
+
+
+def test_a_call_cut_by_the_limit_under_a_grammar_is_just_cut() -> None:
+    told = custom('{"input":"ab', finish="length")
+    assert told.response["status"] == "incomplete"
+    assert told.output[0]["input"] == "ab"
+
+
+def test_reasoning_is_sealed_for_a_client_that_asks_and_for_no_other() -> None:
+    told = chat(
+        chunk(reasoning="because"),
+        chunk(content="x"),
+        chunk("stop"),
+        include=["reasoning.encrypted_content"],
+    )
+    assert unseal(told.output[0]["encrypted_content"]) == "because"
+    assert "encrypted_content" not in chat(chunk(reasoning="because"), chunk("stop")).output[0]
+
+
 # ---- laws ---------------------------------------------------------------------------------------
 
 
@@ -632,7 +731,8 @@ FIELDS = st.fixed_dictionaries(
         "tool_calls": st.lists(
             st.builds(
                 fragment, st.sampled_from([None, 0, 1, "0", -1]), st.sampled_from([None, "", "a", "b", 3]),
-                st.sampled_from([None, "", "exec", "get_", "weather", 5]), st.sampled_from([None, "", "{", "}", '{"input":"x"}', {}, 5]),
+                st.sampled_from([None, "", "exec", "get_", "weather", 5]),
+                st.sampled_from([None, "", "{", "}", '{"input":"x"}', {}, 5]),
             )
             | st.sampled_from([None, 5, {}]),
             max_size=3,
