@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from translator.items import CALLS, Ended, Item, Part, PartKind, Text
+from translator.parts import add_details, fitting, pairs, part_index, part_of
 from translator.protocol.errors import ProtocolFault
 from translator.register import Register, id_of, index_of
 from translator.upstream_event import Event
@@ -167,10 +168,10 @@ class Accumulator:
         if item.is_call:
             self._settle(item.text, arguments_of(payload), strict=True)
         elif item.type == "message":
-            self._whole_parts(item, payload.get("content"), summary=False)
+            self._whole(item, payload.get("content"), summary=False)
         elif item.type == "reasoning":
-            self._whole_parts(item, payload.get("summary"), summary=True)
-            self._whole_parts(item, payload.get("content"), summary=False)
+            self._whole(item, payload.get("summary"), summary=True)
+            self._whole(item, payload.get("content"), summary=False)
         self.close(item, Ended.CUT if payload.get("status") == "incomplete" else Ended.DONE)
 
     def close(self, item: Item, ended: Ended) -> None:
@@ -216,8 +217,8 @@ class Accumulator:
             return None
         kind = "summary_text" if summary else part_kind(part)
         item = self._text_item(event, kind)
-        kind = _fitting(item, kind)
-        upstream_index = _part_index(event, kind)
+        kind = fitting(item, kind)
+        upstream_index = part_index(event, kind)
         for known in item.parts:
             if known.kind == kind and known.upstream_index == upstream_index and not known.done:
                 return item
@@ -239,17 +240,11 @@ class Accumulator:
         item, part = self._last if where == self._where else (None, None)
         if item is None or part is None or part.done or item.ended is not Ended.OPEN:
             item = self._text_item(event, kind)
-            part = self._part(item, _fitting(item, kind), event)
+            part = part_of(item, fitting(item, kind), event)
             self._where, self._last = where, (item, part)
         if part.append(delta) and (logprobs := event.get("logprobs")):
-            self._logprobs(part, logprobs)
+            part.add_logprobs(logprobs)
         return item
-
-    def _logprobs(self, part: Part, logprobs: Any) -> None:
-        """Keep the log probabilities of the piece that was just added."""
-        if isinstance(logprobs, list):
-            part.logprobs.extend([] for _ in range(len(part.pieces) - 1 - len(part.logprobs)))
-            part.logprobs.append(logprobs)
 
     def _text_done(self, event: Event, kind: PartKind) -> Item | None:
         """`output_text.done` and its like, `content_part.done` and its like: the whole text of a part."""
@@ -262,11 +257,11 @@ class Accumulator:
                 self.tolerated["closed a part that was never opened"] += 1
                 return None
             item = self._text_item(event, kind)
-        kind = _fitting(item, kind)
-        part = self._part(item, kind, event, closing=True)
+        kind = fitting(item, kind)
+        part = part_of(item, kind, event, closing=True)
         self._settle(part, text or part.said_first, strict=False)
         if isinstance(whole, dict):
-            self._details(part, whole)
+            add_details(part, whole)
         part.done = True
         return item
 
@@ -278,7 +273,7 @@ class Accumulator:
 
     def _annotation(self, event: Event) -> Item | None:
         item = self._text_item(event, "output_text")
-        part = self._part(item, "output_text", event)
+        part = part_of(item, "output_text", event)
         annotation = event.get("annotation")
         if annotation is not None and annotation not in part.annotations:
             part.annotations.append(annotation)
@@ -298,45 +293,12 @@ class Accumulator:
             raise ProtocolFault("The upstream sent text for an item that cannot take any.")
         return item
 
-    def _part(self, item: Item, kind: PartKind, event: Event, *, closing: bool = False) -> Part:
-        """The part meant: by its index, else the last open one of its kind (the index grows in vllm#29947)."""
-        index = _part_index(event, kind)
-        last: Part | None = None
-        for part in reversed(item.parts):
-            if part.kind == kind:
-                if part.upstream_index == index and (closing or not part.done):
-                    return part
-                last = last or part
-        if last is not None and (closing or not last.done):
-            return last
-        part = Part(kind, index)
-        item.parts.append(part)
-        return part
-
-    def _whole_parts(self, item: Item, listed: Any, *, summary: bool) -> None:
-        """Fold the parts of a finished item: each closes the streamed part in its position, or is a new one."""
-        family = [part for part in item.parts if (part.kind == "summary_text") is summary]
-        for position, whole in enumerate(listed if isinstance(listed, list) else []):
-            if not isinstance(whole, dict):
-                continue
-            if position < len(family):
-                part = family[position]
-            else:
-                kind = "summary_text" if summary else _fitting(item, part_kind(whole))
-                part = Part(kind, position)
-                item.parts.append(part)
+    def _whole(self, item: Item, listed_parts: Any, *, summary: bool) -> None:
+        """Fold the parts of a finished item; one that is done says nothing new."""
+        for part, whole in pairs(item, listed_parts, summary=summary):
             if not part.done:
                 self._settle(part, text_of(whole), strict=False)
-                self._details(part, whole)
-
-    def _details(self, part: Part, whole: dict[str, Any]) -> None:
-        """Annotations and log probabilities that only the whole part tells."""
-        annotations, logprobs = whole.get("annotations"), whole.get("logprobs")
-        for annotation in annotations if isinstance(annotations, list) else []:
-            if annotation not in part.annotations:
-                part.annotations.append(annotation)
-        if isinstance(logprobs, list) and logprobs and not part.logprobs:
-            part.logprobs = [logprobs]
+                add_details(part, whole)
 
     # ---- calls ------------------------------------------------------------------------------
 
@@ -395,19 +357,9 @@ class Accumulator:
 
         `strict` is for arguments: what was streamed must then be whole JSON, or nobody knows what the model meant.
         """
-        text.finish()
-        if not whole:
+        if text.settle(whole):
             return
-        mended = Text()
-        mended.append(whole)
-        mended.finish()
-        whole, have = mended.joined(), text.joined()
-        if whole == have:
-            return
-        if whole.startswith(have):
-            text.append(whole[len(have) :])
-            return
-        if strict and not is_json(have):
+        if strict and not is_json(text.joined()):
             raise ProtocolFault(
                 "The upstream finished a call with other arguments than it streamed."
             )
@@ -482,17 +434,3 @@ def _refuse(delta: Any) -> None:
     """A delta that is missing says nothing; one that is no text is broken."""
     if delta is not None:
         raise ProtocolFault("The upstream sent a delta that is no text.")
-
-
-def _fitting(item: Item, kind: PartKind) -> PartKind:
-    """A reasoning item holds reasoning text, whatever its parts are called (vLLM)."""
-    if item.type == "reasoning":
-        return kind if kind == "summary_text" else "reasoning_text"
-    if kind in ("reasoning_text", "summary_text"):
-        raise ProtocolFault("The upstream sent reasoning for a message.")
-    return kind
-
-
-def _part_index(event: Event, kind: PartKind) -> int:
-    index = event.get("summary_index" if kind == "summary_text" else "content_index")
-    return index if isinstance(index, int) and not isinstance(index, bool) else 0

@@ -59,6 +59,20 @@ class Text:
             self.pieces.append("\ufffd")
             self.size += 1
 
+    def settle(self, whole: str) -> bool:
+        """The whole text has come: add what it says more. False if it contradicts what is there, which stands."""
+        self.finish()
+        if not whole:
+            return True
+        mended = Text()
+        mended.append(whole)
+        mended.finish()
+        whole, have = mended.joined(), self.joined()
+        if whole.startswith(have):
+            self.append(whole[len(have) :])
+            return True
+        return False
+
     def joined(self) -> str:
         """The whole text; the pieces are kept, for cursors point into them."""
         return "".join(self.pieces)
@@ -85,6 +99,12 @@ class Part(Text):
         self.upstream_index = upstream_index
         self.initial = initial
         self.annotations: list[Any] = []
+
+    def add_logprobs(self, logprobs: Any) -> None:
+        """Keep the log probabilities of the piece that was just added."""
+        if isinstance(logprobs, list):
+            self.logprobs.extend([] for _ in range(len(self.pieces) - 1 - len(self.logprobs)))
+            self.logprobs.append(logprobs)
 
     @property
     def said_first(self) -> str:

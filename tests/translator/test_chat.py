@@ -173,7 +173,7 @@ def test_annotations_are_flattened_and_announced_once() -> None:
 def test_a_content_list_gives_its_reasoning_and_its_text() -> None:
     content = [
         {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "thinking", "thinking": "!"},
-        {"type": "text", "text": "x"}, 5,
+        {"type": "text", "text": "x"}, {"type": "image_url"}, 5,
     ]  # fmt: skip
     told = chat(chunk(content=content), chunk("stop"))
     assert told.deltas("reasoning_text") == ["hm!"]
@@ -276,6 +276,16 @@ def test_undeclared_names_are_joined_or_taken_as_they_grow() -> None:
             chunk("tool_calls"),
         )
         assert told.output[0]["name"] == whole
+
+
+def test_a_declared_name_stands_whatever_follows_it() -> None:
+    told = chat(
+        calls(fragment(0, None, "get_weather")),
+        calls(fragment(0, None, "zzz")),
+        calls(fragment(0, "c", None, "{}")),
+        chunk("tool_calls"),
+    )
+    assert told.output[0]["name"] == "get_weather"
 
 
 def test_id_name_and_arguments_in_three_deltas_and_arguments_first() -> None:

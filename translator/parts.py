@@ -1,0 +1,73 @@
+"""Which part of an item an upstream's text event is about, and what a whole part tells beside its text.
+
+In: an item and an event, or a finished item's list of parts. Out: the part, found or opened. Indexes are not to be
+trusted (upstream-quirks.md section 3): missing is 0, and one that grows with each delta is one part. Called by the
+accumulator, which alone writes texts.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from translator.items import Item, Part, PartKind
+from translator.protocol.errors import ProtocolFault
+from translator.upstream_event import Event
+from translator.upstream_item import listed, part_kind
+
+
+def part_of(item: Item, kind: PartKind, event: Event, *, closing: bool = False) -> Part:
+    """The part meant: by its index, else the last open one of its kind (vllm#29947), else a new one.
+
+    An event that is `closing` may mean a part that is done already.
+    """
+    index = part_index(event, kind)
+    last: Part | None = None
+    for part in reversed(item.parts):
+        if part.kind == kind:
+            if part.upstream_index == index and (closing or not part.done):
+                return part
+            last = last or part
+    if last is not None and (closing or not last.done):
+        return last
+    part = Part(kind, index)
+    item.parts.append(part)
+    return part
+
+
+def pairs(item: Item, wholes: Any, *, summary: bool) -> Iterator[tuple[Part, dict[str, Any]]]:
+    """The parts of a finished item beside what was streamed in their position; a part too many is a new one."""
+    family = [part for part in item.parts if (part.kind == "summary_text") is summary]
+    for position, whole in enumerate(listed(wholes)):
+        if not isinstance(whole, dict):
+            continue
+        if position < len(family):
+            yield family[position], whole
+            continue
+        kind = "summary_text" if summary else fitting(item, part_kind(whole))
+        part = Part(kind, position)
+        item.parts.append(part)
+        yield part, whole
+
+
+def add_details(part: Part, whole: dict[str, Any]) -> None:
+    """Annotations and log probabilities that only the whole part tells."""
+    for annotation in listed(whole.get("annotations")):
+        if annotation not in part.annotations:
+            part.annotations.append(annotation)
+    logprobs = listed(whole.get("logprobs"))
+    if logprobs and not part.logprobs:
+        part.logprobs = [logprobs]
+
+
+def fitting(item: Item, kind: PartKind) -> PartKind:
+    """A reasoning item holds reasoning text, whatever its parts are called (vLLM)."""
+    if item.type == "reasoning":
+        return kind if kind == "summary_text" else "reasoning_text"
+    if kind in ("reasoning_text", "summary_text"):
+        raise ProtocolFault("The upstream sent reasoning for a message.")
+    return kind
+
+
+def part_index(event: Event, kind: PartKind) -> int:
+    """The index that an event gives its part; missing, or no index at all, is 0."""
+    index = event.get("summary_index" if kind == "summary_text" else "content_index")
+    return index if isinstance(index, int) and not isinstance(index, bool) else 0
