@@ -1,8 +1,9 @@
-"""A scripted Responses upstream: a stand-in for vLLM that ships with Respool, to try it with.
+"""A scripted upstream: a stand-in for vLLM that ships with Respool, to try it with.
 
-In: `POST /v1/responses` as the gateway sends it, `GET /v1/models`. Out: the events that vLLM would
-stream, a few letters at a time. The same request always gets the same answer. Used by
-`respool.demo`; `python -m respool.demo_upstream PORT` runs it alone.
+In: `POST /v1/responses` or `POST /v1/chat/completions` as the gateway sends them, `GET /v1/models`.
+Out: the events or chunks that vLLM would stream, a few letters at a time. The same request always
+gets the same answer, in either dialect. Used by `respool.demo`; `python -m respool.demo_upstream
+PORT` runs it alone.
 
 What it answers: a call of the first declared function whose name shares a word with the prompt (or
 of the one that `tool_choice` asks for), else text; text after a call's output; JSON where
@@ -15,11 +16,14 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
+from itertools import chain
 from typing import Any
 
 from aiohttp import web
+
+from respool.demo_chat import chunks, responses_request
 
 Json = dict[str, Any]
 
@@ -251,22 +255,41 @@ def sample(schema: Json, prompt: str) -> object:
 
 async def _responses(request: web.Request) -> web.StreamResponse:
     body = await request.json()
+    frames = ((event["type"].endswith(".delta"), _named(event)) for event in answer(body))
+    return await _streamed(request, body, frames)
+
+
+async def _chat(request: web.Request) -> web.StreamResponse:
+    body = await request.json()
+    told = chunks(answer(responses_request(body)), body.get("model"))
+    frames = ((bool(chunk["choices"]), _data(chunk)) for chunk in told)
+    return await _streamed(request, body, chain(frames, [(False, b"data: [DONE]\n\n")]))
+
+
+def _named(event: Json) -> bytes:
+    return f"event: {event['type']}\n".encode() + _data(event)
+
+
+def _data(payload: Json) -> bytes:
+    text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+    return f"data: {text}\n\n".encode()
+
+
+async def _streamed(
+    request: web.Request, body: Json, frames: Iterable[tuple[bool, bytes]]
+) -> web.StreamResponse:
+    """Write the frames; those that are marked come at the pace of the model."""
     stream = web.StreamResponse(headers={"content-type": "text/event-stream"})
     await stream.prepare(request)
+    pace = 0.0 if str(body.get("model")).endswith("-fast") else PACE_S
     # The gateway may leave in the middle, as after a cancel: nobody is there to be told.
     with suppress(ConnectionResetError):
-        await _write(stream, body)
+        for paced, frame in frames:
+            if paced:
+                await asyncio.sleep(pace)
+            await stream.write(frame)
+        await stream.write_eof()
     return stream
-
-
-async def _write(stream: web.StreamResponse, body: Json) -> None:
-    pace = 0.0 if str(body.get("model")).endswith("-fast") else PACE_S
-    for event in answer(body):
-        if event["type"].endswith(".delta"):
-            await asyncio.sleep(pace)
-        data = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
-        await stream.write(f"event: {event['type']}\ndata: {data}\n\n".encode())
-    await stream.write_eof()
 
 
 async def _models(_: web.Request) -> web.Response:
@@ -280,6 +303,7 @@ async def serving(port: int = 0) -> AsyncIterator[str]:
     """Serve it on loopback; yields the base URL that RESPOOL_UPSTREAM_URL wants."""
     app = web.Application(client_max_size=LARGEST_BODY)
     app.router.add_post("/v1/responses", _responses)
+    app.router.add_post("/v1/chat/completions", _chat)
     app.router.add_get("/v1/models", _models)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
     await runner.setup()

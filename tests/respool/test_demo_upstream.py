@@ -7,6 +7,10 @@ import pytest
 from openai import AsyncOpenAI
 
 from respool.demo_upstream import AFTER_CALL, HELLO, PATCH, answer, sample, serving
+from streams.store import Store
+from tests.api.gateway import Gateway, Listed, running
+from tests.ingest.server import Server
+from translator.protocol.upstream import Upstream
 
 PATCH_TOOL = {
     "type": "function",
@@ -142,6 +146,64 @@ def test_a_name_given_earlier_in_the_conversation_is_remembered() -> None:
     ]
     assert said({"input": turns}) == "Ada"
     assert said({"input": turns[2:]}) == HELLO
+
+
+# ---- the same over Chat
+
+
+@pytest.fixture
+async def gateway(store: Store):
+    """A gateway in front of the scripted upstream, once in each of its dialects."""
+    async with serving() as url:
+        listed = Listed(
+            Upstream("chat", url, "chat", models=("chat-fast", "kitchen-sink-fast")),
+            Upstream("responses", url, "responses"),
+        )
+        async with running(store, Server(), upstreams=listed) as made:
+            yield made
+
+
+ASKED = [
+    {"input": "Say hello."},
+    {"input": "Weather in Oslo?", "tools": [PATCH_TOOL, WEATHER]},
+    {"input": "Patch it", "tools": [{"type": "custom", "name": "apply_patch"}, WEATHER]},
+    {"input": "Hi", "tools": [WEATHER], "tool_choice": {"type": "function", "name": "get_weather"}},
+    {"input": "Hi", "tools": [WEATHER], "tool_choice": "required", "instructions": "Be brief."},
+    {"input": "colour", "text": {"format": {"type": "json_object"}}},
+    {
+        "input": [
+            {"role": "user", "content": "My name is Ada. Weather?"},
+            {"type": "function_call", "call_id": "c", "name": "get_weather", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c", "output": "rain"},
+        ],
+        "tools": [WEATHER],
+    },
+    {
+        "input": [
+            {"role": "user", "content": "My name is Ada."},
+            {"role": "user", "content": "What is my name?"},
+        ]
+    },
+]
+
+
+def without_ids(response: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in i.items() if not k.endswith("id")} for i in response["output"]]
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: str(asked["input"])[:20])
+async def test_both_dialects_give_the_same_answer(gateway: Gateway, asked: dict[str, Any]):
+    over_chat = await gateway.made(model="chat-fast", **asked)
+    over_responses = await gateway.made(model="fast-fast", **asked)
+    assert over_chat["status"] == over_responses["status"] == "completed"
+    assert without_ids(over_chat) == without_ids(over_responses)
+    assert over_chat["usage"] == over_responses["usage"]
+
+
+async def test_the_kitchen_sink_is_as_full_over_chat(gateway: Gateway):
+    made = await gateway.made(model="kitchen-sink-fast", tools=[WEATHER])
+    assert [item["type"] for item in made["output"]] == ["reasoning", "message", "function_call"]
+    assert [part["type"] for part in made["output"][1]["content"]] == ["output_text", "refusal"]
 
 
 def test_json_is_answered_where_json_is_asked_for() -> None:
