@@ -1,4 +1,4 @@
-"""`make bench`: the same loads on the scripted upstream alone and through `respool serve`.
+"""`make bench`: the same loads on the scripted upstream alone and through `respool serve`, over both dialects.
 
 Prints one table. Everything runs on this machine, so figures differ from one to another: compare
 the lines with each other. Ends with status 1 if a frame was lost, repeated or out of order.
@@ -6,11 +6,13 @@ the lines with each other. Ends with status 1 if a frame was lost, repeated or o
 
 import argparse
 import asyncio
+import json
 import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import uvloop
@@ -87,13 +89,24 @@ async def main(redis_url: str | None) -> int:
         settings["RESPOOL_REDIS_URL"] = redis_url
     with tempfile.TemporaryDirectory(prefix="respool-bench-") as folder:
         async with upstream() as base:
-            settings["RESPOOL_UPSTREAM_URL"] = base
+            settings["RESPOOL_UPSTREAMS"] = json.dumps(
+                [
+                    {"id": api, "base_url": base, "api": api, "models": [f"{api}:*"]}
+                    for api in ("responses", "chat")
+                ]
+            )
             async with Replica(Path(folder), settings) as served:
-                await run(f"{served.url}/v1", Load(5, 20, 5))  # warm: imports, connections, scripts
+                through = f"{served.url}/v1"
+                for api in ("responses", "chat"):  # warm: imports, connections, scripts
+                    await run(through, Load(5, 20, 5, api))
                 for load in LOADS:
-                    for name, url in (("upstream alone", base), ("respool", f"{served.url}/v1")):
-                        figures = await run(url, load)
-                        megabytes = memory_mb(served.pid) if name == "respool" else 0.0
+                    for name, url, api in (
+                        ("upstream alone", base, "responses"),
+                        ("respool", through, "responses"),
+                        ("over chat", through, "chat"),
+                    ):
+                        figures = await run(url, replace(load, api=api))
+                        megabytes = memory_mb(served.pid) if url == through else 0.0
                         row(table, name, figures, megabytes)
                         faults += judge(name, figures)
     Console(width=120).print(table)

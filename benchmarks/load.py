@@ -27,11 +27,12 @@ class Load:
     streams: int
     frames: int
     interval_ms: float
+    api: str = "responses"
 
     @property
     def model(self) -> str:
-        """The name that tells the scripted upstream what to play."""
-        return f"bench:{self.frames}:{self.interval_ms:g}"
+        """The name that tells the gateway which upstream to use, and the scripted one what to play."""
+        return f"{self.api}:{self.frames}:{self.interval_ms:g}"
 
     @property
     def shortest_s(self) -> float:

@@ -1,14 +1,15 @@
-"""A fast scripted Responses upstream. The text of each delta is the time at which it was sent.
+"""A fast scripted upstream. The text of each delta is the time at which it was sent.
 
-In: `POST /v1/responses` with a model named `bench:FRAMES:INTERVAL_MS`. Out: that many text deltas,
-that far apart (0: as fast as the socket takes them), each `t=<monotonic ns>;`, so that a reader on
-the same machine can tell how long it was under way. Run alone: `python -m benchmarks.upstream PORT`.
+In: `POST /v1/responses` or `POST /v1/chat/completions` with a model named `NAME:FRAMES:INTERVAL_MS`.
+Out: that many deltas, that far apart (0: as fast as the socket takes them), each `t=<monotonic ns>;`,
+so that a reader on the same machine can tell how long it was under way. Run alone:
+`python -m benchmarks.upstream PORT`.
 """
 
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import orjson
 import uvloop
@@ -27,10 +28,44 @@ def event(kind: str, number: int, **fields: object) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
 
-async def play(model: str, write: Write) -> None:
-    """The answer to one request."""
-    _, frames, interval_ms = model.split(":")
+async def stamps(model: str) -> AsyncIterator[tuple[int, str]]:
+    """The texts of the deltas, numbered, each when it is due."""
+    _, frames, interval_ms = model.rsplit(":", 2)
     interval = float(interval_ms) / 1000
+    due = time.monotonic()
+    for number in range(int(frames)):
+        if interval:
+            due += interval
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+        yield number, f"t={time.monotonic_ns()};"
+
+
+async def play_chat(model: str, write: Write) -> None:
+    """The answer to one Chat request."""
+    await write(chunk(model, {"role": "assistant", "content": ""}))
+    async for _, text in stamps(model):
+        await write(chunk(model, {"content": text}))
+    await write(chunk(model, {}, "stop"))
+    await write(b"data: [DONE]\n\n")
+
+
+def chunk(model: str, delta: dict[str, str], finish: str | None = None) -> bytes:
+    """One frame of a chat stream, as long as vLLM's."""
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    data = orjson.dumps(
+        {
+            "id": "chatcmpl-0123456789abcdef0123456789abcdef",
+            "object": "chat.completion.chunk",
+            "created": 1_700_000_000,
+            "model": model,
+            "choices": [choice],
+        }
+    )
+    return b"data: %b\n\n" % data
+
+
+async def play(model: str, write: Write) -> None:
+    """The answer to one Responses request."""
     response: dict[str, object] = {
         "id": "resp_up",
         "object": "response",
@@ -48,17 +83,13 @@ async def play(model: str, write: Write) -> None:
     await write(event("response.created", 0, response=response))
     await write(event("response.output_item.added", 1, output_index=0, item=item))
     await write(event("response.content_part.added", 2, part=part, **at))
-    stamps: list[str] = []
-    due = time.monotonic()
-    for number in range(int(frames)):
-        if interval:
-            due += interval
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-        stamps.append(f"t={time.monotonic_ns()};")
-        await write(event("response.output_text.delta", number + 3, delta=stamps[-1], **at))
-    part = {**part, "text": "".join(stamps)}
+    texts: list[str] = []
+    async for number, text in stamps(model):
+        texts.append(text)
+        await write(event("response.output_text.delta", number + 3, delta=text, **at))
+    part = {**part, "text": "".join(texts)}
     item = {**item, "status": "completed", "content": [part]}
-    after = int(frames) + 3
+    after = len(texts) + 3
     await write(event("response.output_text.done", after, text=part["text"], **at))
     await write(event("response.content_part.done", after + 1, part=part, **at))
     await write(event("response.output_item.done", after + 2, output_index=0, item=item))
@@ -84,7 +115,8 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
                 continue
             body = orjson.loads(await reader.readexactly(int(length)))
             writer.write(HEAD)
-            await play(body["model"], write)
+            player = play_chat if "/chat/completions " in head.partition("\r\n")[0] else play
+            await player(body["model"], write)
             writer.write(b"0\r\n\r\n")
             await writer.drain()
             if "connection: close" in head:
