@@ -150,7 +150,8 @@ compile_once = lru_cache(maxsize=CACHED)(compile_anew)
 @lru_cache(maxsize=1)
 def machinery() -> "tuple[LLTokenizer, LLParserLimits]":
     """What every grammar is compiled with."""
-    # Imported where it is used: a tenth of a second that processes without such a tool do not spend.
+    # Imported where it is used: a tenth of a second that processes without such a tool do not spend. `respool serve`
+    # calls this at its start where an upstream validates, so that no request waits for it.
     from llguidance import LLParserLimits, LLTokenizer  # noqa: PLC0415
 
     limits = LLParserLimits(

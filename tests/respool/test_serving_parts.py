@@ -1,6 +1,9 @@
 """Small parts of `respool serve` that a whole process shows badly."""
 
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,8 @@ from respool.settings import load
 from respool.unusable import Unusable
 from streams import embedded
 from streams.faults import StoreAway
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +85,29 @@ async def test_a_replica_that_was_not_started_has_nothing_to_stop(folder):
     assert served.log() == ""
     with pytest.raises(RuntimeError):
         _ = served.pid
+
+
+@pytest.mark.parametrize(
+    ("role", "api", "loaded"),
+    [
+        ("api", "chat", True),
+        ("translate", "chat", True),
+        ("ingest", "chat", False),
+        ("api", "responses", False),
+    ],
+)
+def test_what_checks_grammars_is_loaded_at_the_start_where_it_will_be_needed(role, api, loaded):
+    code = f"""
+import sys
+from respool.roles import Role
+from respool.serve import warm
+from respool.settings import load
+from respool.upstreams import Upstreams
+settings = load(upstream_url="http://127.0.0.1:1/v1", upstream_api="{api}")
+warm(frozenset({{Role("{role}")}}), Upstreams(settings))
+print("llguidance" in sys.modules)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert ended.stdout == f"{loaded}\n"

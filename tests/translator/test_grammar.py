@@ -263,4 +263,8 @@ def test_the_bounds_are_told_in_the_documents():
         grammar.MAX_DEFINITION_CHARS,
         grammar.MAX_INPUT_BYTES >> 20,
         grammar.MAX_ROW_ITEMS,
+        grammar.MAX_LEXER_STATES,
+        grammar.LEXER_FUEL,
+        grammar.STEP_FUEL,
+        grammar.CACHED,
     ]
