@@ -227,6 +227,18 @@ async def test_codex_runs_a_tool_and_answers_over_a_chat_upstream(
     check_effect(run, shape, asked(gateway)["messages"][-1]["content"])
 
 
+@pytest.mark.parametrize("shape", [SHAPES[0], LITE], ids=str)
+async def test_codex_may_have_its_agents_where_it_does_not_search_for_their_tools(
+    gateway: Gateway, tmp_path: Any, shape: Shape
+):
+    play_chat(gateway.upstream, shape)
+    run = await codex(gateway, tmp_path, shape.model, "-c", "features.multi_agent=true")
+    assert run.status == 0, run.shown
+    check_chat(gateway, shape)
+    names = {tool["function"]["name"] for tool in asked(gateway)["tools"]}
+    assert "spawn_agent" in names
+
+
 @EACH_SHAPE
 async def test_codex_runs_a_tool_over_a_responses_upstream_that_checks_grammars(
     functions_only: Gateway, tmp_path: Any, shape: Shape
