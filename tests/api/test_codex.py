@@ -232,7 +232,7 @@ async def test_codex_may_have_its_agents_where_it_does_not_search_for_their_tool
     gateway: Gateway, tmp_path: Any, shape: Shape
 ):
     play_chat(gateway.upstream, shape)
-    run = await codex(gateway, tmp_path, shape.model, "-c", "features.multi_agent=true")
+    run = await codex(gateway, tmp_path, shape.model, "-c", "agents.enabled=true")
     assert run.status == 0, run.shown
     check_chat(gateway, shape)
     names = {tool["function"]["name"] for tool in asked(gateway)["tools"]}
@@ -263,7 +263,7 @@ def check_effect(run: Any, shape: Shape, output: str) -> None:
     ("model", "argument", "named"),
     [
         ("stub", 'web_search="cached"', "web_search"),
-        ("gpt-5.5", "features.multi_agent=true", "tool_search"),
+        ("gpt-5.5", "agents.enabled=true", "tool_search"),
     ],
 )
 async def test_codex_shows_what_is_refused(
