@@ -229,7 +229,7 @@ async def test_memory_is_enough_for_a_try_and_says_what_it_is(tmp_path, upstream
 )
 def test_what_cannot_begin_says_so_in_one_line(tmp_path, settings, words, said):
     usual = {"UPSTREAM_URL": "http://127.0.0.1:1/v1"} if settings or words else {}
-    ended = respool(tmp_path, "serve", *words, **{**usual, **settings})
+    ended = respool(tmp_path, "serve", *words, **{"PORT": "0", **usual, **settings})
     assert ended.returncode == 2
     assert ended.stderr.startswith(f"respool: {said}")
     assert ended.stderr.count("\n") == 1
