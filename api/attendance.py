@@ -3,12 +3,15 @@
 In: the work and its watchers (the ear on the connection, the heartbeat), and the lease of an unstored response. Out:
 the work's result, or ClientDisconnect when a watcher says that nobody is there any more. Nothing polls: a disconnect
 comes through ASGI's `receive`. Called by `api.create` and `api.stream`.
+
+Plain tasks, not a task group: one is made for every stream, and the group's bookkeeping cost as much as the request's
+validation. Nothing is left behind: whichever way it ends, all tasks are cancelled and awaited.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
-import anyio
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
@@ -18,43 +21,41 @@ T = TypeVar("T")
 
 
 async def attend(
-    work: Callable[[], Awaitable[T]],
-    *watchers: Callable[[], Awaitable[None]],
+    work: Callable[[], Coroutine[Any, Any, T]],
+    *watchers: Callable[[], Coroutine[Any, Any, None]],
     lease: ReaderLease | None = None,
 ) -> T:
     """Run the work until it ends or the first watcher returns. A watcher must not raise.
 
-    Raises what the work raises, as it is (a task group would wrap it), and ClientDisconnect for a watcher's return. The
-    lease is held meanwhile; a client that left abandons it.
+    Raises what the work raises, and ClientDisconnect for a watcher's return. The lease is held meanwhile; a client that
+    left abandons it.
     """
-    results: list[T] = []
-    failures: list[Exception] = []
-
-    async def working(scope: anyio.CancelScope) -> None:
-        try:
-            results.append(await work())
-        except Exception as failure:  # noqa: BLE001 - raised again below, outside of the task group
-            failures.append(failure)
-        scope.cancel()
-
-    async def watching(watcher: Callable[[], Awaitable[None]], scope: anyio.CancelScope) -> None:
-        await watcher()
-        scope.cancel()
-
-    async with anyio.create_task_group() as group:
-        for watcher in watchers if lease is None else (*watchers, lease.hold):
-            group.start_soon(watching, watcher, group.cancel_scope)
-        await working(group.cancel_scope)
-    if failures:
-        raise failures[0]
-    if not results:
+    working = asyncio.ensure_future(work())
+    watching = [asyncio.ensure_future(watch()) for watch in watchers]
+    if lease is not None:
+        watching.append(asyncio.ensure_future(lease.hold()))
+    try:
+        await asyncio.wait([working, *watching], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        gone = not working.done()
+        await _end([working, *watching])
+    if gone:
         if lease is not None:
             await lease.abandon()
         raise ClientDisconnect
-    return results[0]
+    return working.result()
 
 
-def leaving(receive: Receive) -> Callable[[], Awaitable[None]]:
+async def _end(tasks: list[asyncio.Future[Any]]) -> None:
+    """Cancel what still runs and wait until it has ended; what the work raised is its caller's to see."""
+    running = [task for task in tasks if not task.done()]
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running)
+
+
+def leaving(receive: Receive) -> Callable[[], Coroutine[Any, Any, None]]:
     """A watcher that returns when the client closes the connection (or the answer is complete)."""
 
     async def listen() -> None:

@@ -11,7 +11,7 @@ blocking create waits for the end anyway. A response that was refused so is dele
 import asyncio
 import re
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -194,7 +194,7 @@ class Create:
         self,
         request: Request,
         begun: Begun,
-        work: Callable[[], Awaitable[T]],
+        work: Callable[[], Coroutine[Any, Any, T]],
         *,
         brief: bool = False,
     ) -> T:

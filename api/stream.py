@@ -8,9 +8,9 @@ and `api.retrieve`.
 
 import functools
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import anyio
 from starlette.responses import Response
@@ -122,7 +122,7 @@ class EventStream(Response):
         self._writing_since = None
         self._sent_at = time.monotonic()
 
-    def _beating(self, send: Send) -> Callable[[], Awaitable[None]]:
+    def _beating(self, send: Send) -> Callable[[], Coroutine[Any, Any, None]]:
         """A watcher that fills silence, and returns when a write has waited too long."""
 
         async def beat() -> None:
