@@ -16,6 +16,7 @@ section 1); public frames are made by `translator.lifecycle` from the items that
 Events of a response's life (created, queued, in_progress) say nothing new; unknown events are counted and ignored.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from translator.items import CALLS, Ended, Item, Part, PartKind, Text
 from translator.parts import add_details, fitting, pairs, part_index, part_of
 from translator.protocol.errors import ProtocolFault
 from translator.register import Register, id_of, index_of
-from translator.upstream_event import Event
+from translator.upstream_event import Event, showable
 from translator.upstream_item import (
     arguments_of,
     error_of,
@@ -50,6 +51,9 @@ DELTAS: Final[dict[str, PartKind]] = {
 """Text events, the Open Responses spelling of reasoning among them, and the part that they write to."""
 
 DONES: Final = {event.removesuffix("delta") + "done": kind for event, kind in DELTAS.items()}
+
+REASON: Final = re.compile(r"[a-z_]{1,40}", re.ASCII)
+"""A reason is a word of the API; anything else an upstream says there is not passed on."""
 
 LIFE: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 
@@ -257,12 +261,14 @@ class Accumulator:
                 self.tolerated["closed a part that was never opened"] += 1
                 return None
             item = self._text_item(event, kind)
-        kind = fitting(item, kind)
-        part = part_of(item, kind, event, closing=True)
-        self._settle(part, text or part.said_first, strict=False)
-        if isinstance(whole, dict):
-            add_details(part, whole)
-        part.done = True
+        part = part_of(item, fitting(item, kind), event, closing=True)
+        if not part.done:
+            self._settle(part, text or part.said_first, strict=False)
+            if isinstance(whole, dict):
+                add_details(part, whole)
+            part.done = bool(
+                part.pieces
+            )  # an empty one may be told at the part's or the item's end
         return item
 
     def _part_done(self, event: Event) -> Item | None:
@@ -274,9 +280,8 @@ class Accumulator:
     def _annotation(self, event: Event) -> Item | None:
         item = self._text_item(event, "output_text")
         part = part_of(item, "output_text", event)
-        annotation = event.get("annotation")
-        if annotation is not None and annotation not in part.annotations:
-            part.annotations.append(annotation)
+        if (annotation := event.get("annotation")) is not None:
+            part.annotate(annotation)
         return item
 
     def _text_item(self, event: Event, kind: PartKind) -> Item:
@@ -308,7 +313,9 @@ class Accumulator:
             _refuse(delta)
             return None
         item = self._call(event)
-        if item.text.size:
+        if item.text.done and is_json(item.text.joined()):
+            self.tolerated["arguments after their end"] += 1
+        elif item.text.size:
             item.text.append(delta)
         else:
             self._first_arguments(item, delta)
@@ -357,6 +364,9 @@ class Accumulator:
 
         `strict` is for arguments: what was streamed must then be whole JSON, or nobody knows what the model meant.
         """
+        if text.done and is_json(text.joined()):
+            self.tolerated["arguments told twice"] += bool(whole) and whole != text.joined()
+            return
         if text.settle(whole):
             return
         if strict and not is_json(text.joined()):
@@ -379,7 +389,7 @@ class Accumulator:
         ):
             self.tolerated["unknown event"] += 1
             return None
-        item.events.append(event)
+        item.events.append(showable(event))
         return item
 
     def _ended(self, event: Event) -> None:
@@ -396,10 +406,9 @@ class Accumulator:
             code, message = error_of(error)
             self.result = RoundResult("failed", usage, code=code, message=message)
         elif "incomplete" in said:
-            reason = details.get("reason") if isinstance(details, dict) else None
-            self.result = RoundResult(
-                "incomplete", usage, reason=id_of(reason) or "max_output_tokens"
-            )
+            reason = id_of(details.get("reason")) if isinstance(details, dict) else None
+            reason = reason if reason and REASON.fullmatch(reason) else None
+            self.result = RoundResult("incomplete", usage, reason=reason or "max_output_tokens")
         else:
             self.result = RoundResult("completed", usage)
 

@@ -29,20 +29,30 @@ class Boundary:
         }  # text that came while waiting, of blocking items and of others
         self._told: dict[int, int] = {}  # by slot: how much of its text is counted in `_sizes`
 
-    def hold(self, item: Item, *, blocking: bool) -> None:
-        """Let an item wait; `blocking` if it is itself a call that nobody can place yet, or the gateway's."""
+    def hold(self, item: Item, *, blocking: bool) -> bool:
+        """Let an item wait; `blocking` if it is itself a call that nobody can place yet, or the gateway's.
+
+        Returns whether anything can be released now: thousands of items may wait, so that is not asked for nothing.
+        """
         self.waiting[item.slot] = item
         size = item.text.size + sum(part.size for part in item.parts)
         self._sizes[blocking] += size - self._told.get(item.slot, 0)
         self._told[item.slot] = size
         if blocking:
             self._blocking.add(item.slot)
-        else:
+            return False
+        if item.slot in self._blocking:
             self._blocking.discard(item.slot)
+            return True
+        limit = self._limit()
+        return limit is None or item.place < limit
+
+    def _limit(self) -> int | None:
+        return min((self.waiting[slot].place for slot in self._blocking), default=None)
 
     def release(self) -> list[Item]:
         """Take out what lies below the boundary, in output order."""
-        limit = min((self.waiting[slot].place for slot in self._blocking), default=None)
+        limit = self._limit()
         below = [
             item
             for item in self.waiting.values()

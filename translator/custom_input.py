@@ -18,6 +18,7 @@ Any other character moves to RAW: no envelope, told at the end, when the argumen
 character after the input's closing quote cannot take back what was streamed; from there on nothing is emitted.
 """
 
+import json
 import re
 from enum import Enum, auto
 from typing import Final
@@ -27,6 +28,8 @@ from translator.protocol.json import loads
 
 _BLANKS: Final = " \t\n\r"
 _RUN: Final = re.compile(r'[^"\\]+')
+_PLAIN: Final = re.compile(r'(?:[^"\\]|\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}))++')
+"""Text and whole escapes that need no second look: decoded in one go."""
 
 
 class State(Enum):
@@ -168,8 +171,8 @@ class CustomInput:
     def _string(self, text: str, at: int, out: list[str]) -> int:
         """Decode inside the string of a key or of the input, up to the end of what is known."""
         while at < len(text):
-            if run := _RUN.match(text, at):
-                out.append(run[0])
+            if run := _PLAIN.match(text, at):
+                out.append(_plain(run[0]))
                 at = run.end()
             elif text[at] == '"':
                 self.state = State.COLON if self.state is State.KEY else State.AFTER
@@ -219,6 +222,10 @@ def decode(arguments: str) -> tuple[str, bool]:
     decoded = scanner.feed(arguments)
     decoded += scanner.finish(arguments)
     return decoded, scanner.fallback
+
+
+def _plain(run: str) -> str:
+    return json.loads(f'"{run}"', strict=False) if "\\" in run else run
 
 
 def _string(arguments: str) -> str | None:

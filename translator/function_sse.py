@@ -173,6 +173,9 @@ class CustomLifecycle(CallLifecycle):
     def __init__(self, *args: Any, **identity: Any) -> None:
         super().__init__(*args, **identity)
         self._scanner = CustomInput()
+        self._input: str | None = (
+            None  # the whole input, decoded once; set when the call is told as done
+        )
 
     @property
     def fallback(self) -> bool:
@@ -190,8 +193,11 @@ class CustomLifecycle(CallLifecycle):
 
     def _whole(self, *, cut: bool) -> str:
         arguments = self.item.text.joined()
-        whole = not cut or self._scanner.fallback
-        return decode(arguments)[0] if whole else CustomInput().feed(arguments)
+        if cut and not self._scanner.fallback:
+            return CustomInput().feed(arguments)
+        if self._input is None or cut:
+            self._input = decode(arguments)[0]
+        return self._input
 
 
 class NativeCustomLifecycle(CallLifecycle):

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Literal
 
+import orjson
+
 PartKind = Literal["output_text", "refusal", "reasoning_text", "summary_text"]
 
 TEXT_KEY: Final[dict[PartKind, str]] = {
@@ -91,7 +93,7 @@ class Text:
 class Part(Text):
     """A content or summary part. `initial` is text that came with `part.added`; it counts if no delta follows."""
 
-    __slots__ = ("annotations", "initial", "kind", "upstream_index")
+    __slots__ = ("_known", "annotations", "initial", "kind", "upstream_index")
 
     def __init__(self, kind: PartKind, upstream_index: int | None, initial: str = "") -> None:
         super().__init__()
@@ -99,6 +101,14 @@ class Part(Text):
         self.upstream_index = upstream_index
         self.initial = initial
         self.annotations: list[Any] = []
+        self._known: set[bytes] = set()  # the annotations as JSON, to tell repeats
+
+    def annotate(self, annotation: Any) -> None:
+        """Add an annotation, once."""
+        key = orjson.dumps(annotation, option=orjson.OPT_SORT_KEYS)
+        if key not in self._known:
+            self._known.add(key)
+            self.annotations.append(annotation)
 
     def add_logprobs(self, logprobs: Any) -> None:
         """Keep the log probabilities of the piece that was just added."""

@@ -32,6 +32,12 @@ HOSTED_EVENTS: Final[dict[str, frozenset[str]]] = {
 }
 """Events of items that the upstream runs by itself; others of them would make strict clients throw (rule 11)."""
 
+HOSTED_FIELDS: Final = (
+    *("delta", "code", "arguments", "partial_image_index", "partial_image_b64"),
+    *("size", "quality", "background", "output_format"),
+)
+"""What those events may say beside their place; other fields of an upstream do not leave."""
+
 
 class Lifecycle(ABC):
     """The public side of one item. `index` and `id` are given at `output_item.added` and never change.
@@ -92,6 +98,7 @@ class TextLifecycle(Lifecycle):
     def __init__(self, item: Item, index: int, public_id: str, out: Output) -> None:
         super().__init__(item, index, public_id, out)
         self._cursors: list[_PartCursor] = []
+        self._opened = {True: 0, False: 0}  # summary parts, and others, that were announced
         self._open = 0  # parts before this one are closed
 
     def advance(self, *, coalesce: bool = False) -> None:
@@ -120,8 +127,8 @@ class TextLifecycle(Lifecycle):
 
     def _open_part(self, part: Part) -> None:
         summary = part.kind == "summary_text"
-        earlier = self.item.parts[: len(self._cursors)]
-        index = sum((one.kind == "summary_text") is summary for one in earlier)
+        index = self._opened[summary]
+        self._opened[summary] += 1
         place = {
             "item_id": self.id,
             "output_index": self.index,
@@ -229,7 +236,7 @@ class HostedLifecycle(Lifecycle):
         known = HOSTED_EVENTS.get(self.item.type, frozenset())
         for event in self.item.events[self._sent :]:
             if event["type"] in known:
-                fields = {k: v for k, v in event.items() if k not in ("type", "sequence_number")}
+                fields: dict[str, Any] = {k: event[k] for k in HOSTED_FIELDS if k in event}
                 self._out.write(
                     event["type"], {**fields, "item_id": self.id, "output_index": self.index}
                 )

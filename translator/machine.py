@@ -30,6 +30,7 @@ from translator.protocol.entries import Entry, Kind, RequestEntry, RoundEnd
 from translator.protocol.errors import LimitPassed, ProtocolFault, StoreError
 from translator.protocol.response import add_usage, template, usage
 from translator.round import Round, Shown
+from translator.tool_choice import upstream_choice
 from translator.toolmap import ToolMap
 from translator.upstream_event import Event
 
@@ -125,6 +126,9 @@ class Machine:
         self._request: RequestEntry | None = None  # set by the request entry
         self._template: dict[str, Any] = {}  # the 31 keys, set by the request entry
         self._tools: ToolMap  # set by the request entry
+        self._allowed: frozenset[str] | None = (
+            None  # the only tools that may be called; set by the request entry
+        )
         self._api = ""  # what the upstream speaks; set by the request entry
         self._sealed = (
             False  # whether reasoning carries its text in an opaque value; set by the request entry
@@ -188,6 +192,7 @@ class Machine:
         self._sealed = self._api == "chat" and SEALED in include
         self._out.limit = request["limits"]["max_response_bytes"]
         self._tools = ToolMap.of_entry(request)
+        self._allowed = upstream_choice(request["request"].get("tool_choice"), self._tools).allowed
         self._template = template(request, self._now // 1000)
         if request["request"].get("background"):
             self._life("response.created", "queued")
@@ -212,6 +217,7 @@ class Machine:
             self._out,
             note=self._note,
             sealed=self._sealed,
+            allowed=self._allowed,
         )
 
     def _frame(self, block: bytes) -> None:

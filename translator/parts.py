@@ -51,8 +51,7 @@ def pairs(item: Item, wholes: Any, *, summary: bool) -> Iterator[tuple[Part, dic
 def add_details(part: Part, whole: dict[str, Any]) -> None:
     """Annotations and log probabilities that only the whole part tells."""
     for annotation in listed(whole.get("annotations")):
-        if annotation not in part.annotations:
-            part.annotations.append(annotation)
+        part.annotate(annotation)
     logprobs = listed(whole.get("logprobs"))
     if logprobs and not part.logprobs:
         part.logprobs = [logprobs]

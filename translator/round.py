@@ -59,10 +59,12 @@ class Round:
         *,
         note: Callable[[str, str, int], None],
         sealed: bool = False,
+        allowed: frozenset[str] | None = None,
     ) -> None:
         """`note(kind, name, size)` takes what is worth counting outside the core.
 
-        With `sealed` reasoning items carry their text in an opaque value of ours, for clients that hand it back.
+        With `sealed` reasoning items carry their text in an opaque value of ours, for clients that hand it back. Calls
+        of other tools than the `allowed` ones are not shown (None: all are).
         """
         self.number = number
         self.public = (
@@ -74,6 +76,8 @@ class Round:
         self._out = out
         self._note = note
         self._sealed = sealed
+        self._allowed = allowed
+        self._kept_back: set[int] = set()  # slots of calls that are not allowed
         self._accumulator = Accumulator()
         self._items = self._accumulator.items
         self._boundary = Boundary()
@@ -102,8 +106,8 @@ class Round:
         if not self._boundary.waiting and (item.slot in self._lifecycles or not self._blocks(item)):
             self._show(item)
             return
-        self._boundary.hold(item, blocking=self._blocks(item))
-        self._release()
+        if self._boundary.hold(item, blocking=self._blocks(item)):
+            self._release()
 
     def close(self, status: str) -> None:
         """End the round: `status` is completed, or incomplete where anything else ended it.
@@ -147,12 +151,23 @@ class Round:
     def _show(self, item: Item, *, coalesce: bool = False) -> None:
         lifecycle = self._lifecycles.get(item.slot)
         if lifecycle is None:
+            if self._forbidden(item):
+                return
             lifecycle = self._begin(item)
         if lifecycle.final is not None:
             return
         lifecycle.advance(coalesce=coalesce)
         if item.ended is Ended.DONE and isinstance(lifecycle, CallLifecycle) and lifecycle.waits:
             self._waiting_dones.append(lifecycle)
+
+    def _forbidden(self, item: Item) -> bool:
+        """Whether a call is of a tool that this request does not allow (contract.md section 6): counted, once."""
+        if self._allowed is None or not item.is_call or item.name in self._allowed:
+            return False
+        if item.slot not in self._kept_back:
+            self._kept_back.add(item.slot)
+            self._note("call of a tool that is not allowed", item.name or "", item.text.size)
+        return True
 
     def _settle_dones(self) -> None:
         """Another item follows: the calls that the upstream had ended before it are whole."""

@@ -6,6 +6,7 @@ without a stream) becomes the events that a stream would have had. Called by the
 """
 
 import json
+import math
 from typing import Any, Final
 
 import orjson
@@ -22,6 +23,9 @@ MAX_MARKER_BYTES: Final = 64
 
 TEXTS: Final = frozenset({"delta", "choices"})
 """Fields that are taken apart into texts, whose halves of surrogate pairs are joined later."""
+
+MAX_INT_DIGITS: Final = 20
+"""Digits and sign of a 64-bit integer."""
 
 _ENDS: Final = {
     "completed": "response.completed",
@@ -52,6 +56,8 @@ class ResponsesDialect:
 def body_of(block: bytes) -> tuple[str | None, Any]:
     """The event line and the JSON value of a block, END_OF_STREAM for `[DONE]`. Raises ProtocolFault for broken JSON."""
     name, data = fields(block)
+    if not data.strip():
+        return name, None  # an event without data is none
     if len(data) < MAX_MARKER_BYTES and data.strip() == b"[DONE]":
         return name, END_OF_STREAM
     return name, _loads(data)
@@ -102,7 +108,8 @@ def _refuse_deep(value: Any) -> None:
 
 def _loads_slowly(data: bytes) -> Any:
     try:
-        value = json.loads(data.decode("utf-8", "replace"), parse_constant=_refuse)
+        text = data.decode("utf-8", "replace")
+        value = json.loads(text, parse_constant=_refuse, parse_int=_int, parse_float=_float)
         if isinstance(value, dict):
             return {k: inner if k in TEXTS else mended(inner) for k, inner in value.items()}
     except (ValueError, RecursionError) as error:
@@ -115,6 +122,17 @@ def showable(value: Any) -> Any:
     value = mended(value)
     _refuse_deep([value])
     return value
+
+
+def _int(digits: str) -> int | float:
+    """As orjson reads integers: those past 64 bits become floats, which can be written again."""
+    value = int(digits) if len(digits) <= MAX_INT_DIGITS else float(digits)
+    return value if -(2**63) <= value < 2**64 else _float(digits)
+
+
+def _float(digits: str) -> float:
+    value = float(digits)
+    return value if math.isfinite(value) else _refuse(digits)
 
 
 def _refuse(_: str) -> Any:

@@ -12,6 +12,19 @@ from translator.items import PartKind
 from translator.protocol.errors import ProtocolFault
 from translator.register import id_of
 
+ITEM_TYPES: Final = frozenset(
+    {
+        "message", "reasoning", "function_call", "custom_tool_call",
+        "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call",
+        "mcp_call", "mcp_tool_call", "mcp_list_tools", "mcp_approval_request",
+        "shell_call", "shell_call_output", "local_shell_call", "local_shell_call_output",
+        "apply_patch_call", "apply_patch_call_output", "computer_call", "computer_call_output",
+        "tool_search_call", "tool_search_output", "program", "program_output", "compaction",
+    }
+)  # fmt: skip
+"""Items of OpenAI's API that an upstream may bring (and the older name of mcp_call): the first four are ours to tell,
+the others it runs by itself."""
+
 PART_KINDS: Final[dict[str, PartKind]] = {
     "output_text": "output_text",
     "text": "output_text",
@@ -50,6 +63,8 @@ def type_of(payload: Any) -> str:
         raise ProtocolFault("The upstream sent an item that is no object.")
     item_type = payload.get("type")
     if isinstance(item_type, str) and item_type:
+        if item_type not in ITEM_TYPES:
+            raise ProtocolFault("The upstream sent an item of an unknown type.")
         return item_type
     if "arguments" in payload:
         return "function_call"

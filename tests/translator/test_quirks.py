@@ -690,12 +690,10 @@ def test_logprobs_that_only_the_done_item_tells_are_kept() -> None:
 
 
 def test_lone_surrogates_anywhere_in_an_item_are_mended() -> None:
-    raw = '{"type":"response.output_item.done","output_index":0,"item":{"type":"odd\\ud800","list":["\\ude00"]}}'
-    assert play(raw, completed()).output[0] | {"id": ""} == {
-        "id": "",
-        "type": "odd\ufffd",
-        "list": ["\ufffd"],
-    }
+    item = '{"type":"program","fingerprint":"\\ud800","list":["\\ude00"]}'
+    raw = '{"type":"response.output_item.done","output_index":0,"item":@}'.replace("@", item)
+    (shown,) = play(raw, completed()).output
+    assert (shown["fingerprint"], shown["list"]) == ("\ufffd", ["\ufffd"])
     assert play('["\\ud800"]', completed()).response["status"] == "completed"
 
 
@@ -705,12 +703,12 @@ def test_a_deeply_nested_item_fails_the_response_and_a_long_flat_one_does_not() 
         deep = [deep]
     flat = [{"a": []}] * 300
     assert (
-        play(done({"type": "odd", "x": deep}))
+        play(done({"type": "program", "x": deep}))
         .response["error"]["message"]
         .endswith("nested too deeply.")
     )
     assert (
-        play(json.dumps(flat), done({"type": "odd", "x": flat}), completed()).response["status"]
+        play(json.dumps(flat), done({"type": "program", "x": flat}), completed()).response["status"]
         == "completed"
     )
 
@@ -751,3 +749,156 @@ def test_a_part_that_ended_before_its_message_was_cut_ends_once() -> None:
     told = play(*whole_message(["a"])[:5], ev("incomplete", response={}))
     assert told.types.count("content_part.done") == 1
     assert told.output[0]["status"] == "incomplete"
+
+
+# ---- what a hostile reading found ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", [b"data:", b"event: ping\ndata:", b"data: ", b"data:\ndata:"])
+def test_an_event_with_empty_data_is_none(block: bytes) -> None:
+    assert play(block, *whole_message(["a"]), completed()).response["status"] == "completed"
+
+
+def test_a_text_that_only_the_part_or_the_item_tells_after_an_empty_done_is_streamed() -> None:
+    place = {"item_id": "msg_up", "output_index": 0, "content_index": 0}
+    part = {"type": "output_text", "text": "hello", "annotations": []}
+    for told_text in ({"text": ""}, {}):
+        empty = ev("output_text.done", **told_text, **place)
+        by_part = [empty, ev("content_part.done", part=part, **place)]
+        by_item = [empty, ev("content_part.done", part={**part, "text": ""}, **place)]
+        for closing in (by_part, by_item):
+            opened = whole_message(["x"])[:2]
+            told = play(*opened, *closing, done(message("msg_up", "hello")), completed())
+            assert told.deltas("output_text") == ["hello"]
+
+
+@pytest.mark.parametrize("late", ["\n", '{"a":1}', "x"])
+def test_whole_arguments_do_not_change_after_their_done(late: str) -> None:
+    head = [added(call("f")), args('{"a":1}'), args_done('{"a":1}')]
+    by_delta = play(*head, args(late), done(call("f", '{"a":1}')), completed())
+    by_item = play(*head, done(call("f", '{"a":1}' + late)), completed())
+    for told in (by_delta, by_item):
+        assert told.deltas("function_call_arguments") == ['{"a":1}']
+        assert told.output[0]["arguments"] == '{"a":1}'
+
+
+def test_arguments_that_were_not_whole_at_their_done_may_still_grow() -> None:
+    told = play(
+        added(call("f")),
+        args('{"a"'),
+        args_done('{"a"'),
+        args(":1}"),
+        done(call("f", '{"a":1}')),
+        completed(),
+    )
+    assert told.output[0]["arguments"] == '{"a":1}'
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        '"delta":"\\ud800"',
+        '"delta":' + "[" * 230 + "]" * 230,
+        '"delta":"\\ud800","code":99999999999999999999999',
+    ],
+)
+def test_what_a_hosted_event_brings_can_be_written_again_or_fails_the_response(field: str) -> None:
+    item = {"type": "code_interpreter_call", "id": "ci", "status": "in_progress", "code": ""}
+    raw = '{"type":"response.code_interpreter_call_code.delta","item_id":"ci","output_index":0,@}'.replace(
+        "@", field
+    )
+    told = play(added(item), raw, completed())
+    assert told.response["status"] in ("completed", "failed")
+
+
+def test_integers_past_64_bits_become_floats_and_infinite_ones_are_broken_json() -> None:
+    odd = '{"type":"response.output_item.done","output_index":0,"item":{"type":"program","s":"\\ud800","n":@}}'
+    big = play(odd.replace("@", "9" * 30), completed()).output[0]["n"]
+    assert isinstance(big, float)
+    assert play(odd.replace("@", "1e999")).response["status"] == "failed"
+    assert play(odd.replace("@", "9" * 400)).response["status"] == "failed"
+
+
+def test_a_hosted_event_says_no_more_than_its_kind_does() -> None:
+    search = {"type": "web_search_call", "id": "w", "status": "in_progress"}
+    odd = ev(
+        "web_search_call.searching",
+        item_id="w",
+        output_index=0,
+        error={"x": 1},
+        response_id="resp_up",
+    )
+    told = play(added(search), odd, completed())
+    assert set(told.of("web_search_call.searching")[0]) == {
+        "type",
+        "sequence_number",
+        "item_id",
+        "output_index",
+    }
+
+
+@pytest.mark.parametrize("item_type", ["banana", "line\nbreak"])
+def test_an_item_of_a_type_that_nobody_knows_is_a_protocol_fault(item_type: str) -> None:
+    assert play(added({"type": item_type, "id": "x"})).response["status"] == "failed"
+    assert play(done({"type": item_type, "id": "x"})).response["status"] == "failed"
+
+
+@pytest.mark.parametrize("reason", ["host gpu.internal key sk-1234567890", 5, "x" * 100])
+def test_an_incomplete_reason_that_is_no_word_of_the_api_is_not_passed_on(reason: Any) -> None:
+    end = ev("incomplete", response={"incomplete_details": {"reason": reason}})
+    assert play(end).response["incomplete_details"] == {"reason": "max_output_tokens"}
+
+
+def test_a_call_outside_allowed_tools_never_shows_and_is_counted() -> None:
+    choice = {
+        "type": "allowed_tools",
+        "mode": "auto",
+        "tools": [{"type": "function", "name": "get_weather"}],
+    }
+    told = play(
+        *whole_call("exec", '{"input":"x"}'),
+        *whole_call("get_weather", "{}", 1, "f2", "c2"),
+        *whole_call("nobody_declared", "{}", 2, "f3", "c3"),
+        completed(),
+        tools=[CUSTOM, FUNCTION],
+        tool_choice=choice,
+    )
+    assert [i["name"] for i in told.output] == ["get_weather"]
+    assert len([n for n in told.notes if n.kind == "call of a tool that is not allowed"]) == 2
+
+
+def test_thousands_of_parts_items_and_annotations_are_linear() -> None:
+    place = {"item_id": "m", "output_index": 1}
+    parts = [
+        ev("content_part.added", content_index=n, part={"type": "output_text", "text": ""}, **place)
+        for n in range(4000)
+    ]
+    notes = [
+        ev(
+            "output_text.annotation.added",
+            content_index=0,
+            annotation={"type": "t", "n": n},
+            **place,
+        )
+        for n in range(4000)
+    ]
+    behind = [done(message(f"x{n}", "y"), n + 2) for n in range(4000)]
+    first = added(call(None, ident="f"), 0)
+    named = done(call("f", "{}", "f"), 0)
+    told = play_only([first, *parts, *notes, *behind, named, completed()])
+    assert len(told.output) == 4002
+
+
+def test_a_large_input_of_escapes_is_decoded_quickly_and_right() -> None:
+    text = "line\n" * 200_000
+    arguments = json.dumps({"input": text})
+    told = play_only(
+        [
+            added(call("exec")),
+            args(arguments),
+            args_done(arguments),
+            done(call("exec", arguments)),
+            completed(),
+        ]
+    )
+    assert told.output[0]["input"] == text

@@ -17,7 +17,10 @@ _SECRETS: Final = (
     re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b"),
     re.compile(r"\[[0-9a-f:]*:[0-9a-f:]*\](?::\d+)?", re.IGNORECASE),
     re.compile(r"\b(?:[a-z0-9-]+\.)*[a-z][a-z0-9-]*:\d{2,5}\b", re.IGNORECASE),
-    re.compile(r"\b(?:[a-z0-9-]+\.)+(?:internal|local|svc|cluster|lan|corp|test)\b", re.IGNORECASE),
+    re.compile(
+        r"\b(?:[a-z0-9-]+\.)+(?:internal|local|svc|cluster|lan|corp|test|example|com|net|org|io|ai|dev|cloud|app|co|eu)\b",
+        re.IGNORECASE,
+    ),
 )
 
 

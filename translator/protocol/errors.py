@@ -24,6 +24,10 @@ SERVER = "server_error"
 RATE_LIMIT = "rate_limit_error"
 
 
+OWN_CODE = "\0"
+"""In place of a code: the one of the error's kind. None means none: an upstream's error may have no code."""
+
+
 class RespoolError(Exception):
     """The root. `status` is an HTTP status; `code` and `param` may be None.
 
@@ -40,7 +44,7 @@ class RespoolError(Exception):
         *,
         status: int | None = None,
         type: str | None = None,
-        code: str | None = None,
+        code: str | None = OWN_CODE,
         param: str | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
@@ -48,7 +52,7 @@ class RespoolError(Exception):
         self.message = message
         self.status = self.status if status is None else status
         self.type = self.type if type is None else type
-        self.code = self.code if code is None else code
+        self.code = self.code if code is OWN_CODE else code
         self.param = param
         self.headers = headers or {}
 

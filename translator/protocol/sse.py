@@ -8,6 +8,7 @@ same blocks.
 """
 
 import re
+from itertools import takewhile
 from typing import Any, Final
 
 from translator.protocol.errors import LimitPassed
@@ -44,22 +45,36 @@ class Blocks:
         self._started = False  # set once the first significant bytes were seen
         self._whole = False  # set at the start if the body is JSON
         self._after_cr = False  # the last chunk ended in CR: a LF that follows belongs to it
+        self._over = (
+            False  # a block passed the bound: said once the blocks before it were given out
+        )
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The blocks that this chunk completes. Raises LimitPassed past the bound."""
+        """The blocks that this chunk completes. Raises LimitPassed past the bound, after the blocks before it."""
+        self._refuse_over()
         self._held += self._with_lf(chunk)
         if not self._started and not self._start():
             return []
         blocks = [] if self._whole else self._cut()
-        if len(self._held) > self._max:
-            raise LimitPassed(f"An event of the upstream is larger than {self._max} bytes.")
-        return blocks
+        fitting = [block for block in takewhile(self._fits, blocks) if has_data(block)]
+        self._over = len(self._held) > self._max or not all(map(self._fits, blocks))
+        if not fitting:
+            self._refuse_over()
+        return fitting
 
     def flush(self) -> list[bytes]:
         """What the end of the body completes: a last block that is whole although no blank line follows."""
+        self._refuse_over()
         rest = bytes(self._held).strip(None if self._whole else b"\n")
         self._held.clear()
         return [rest] if rest and (self._whole or has_data(rest)) and _is_whole(rest) else []
+
+    def _fits(self, block: bytes) -> bool:
+        return len(block) <= self._max
+
+    def _refuse_over(self) -> None:
+        if self._over:
+            raise LimitPassed(f"An event of the upstream is larger than {self._max} bytes.")
 
     def _with_lf(self, chunk: bytes) -> bytes:
         """The chunk with LF line ends. A CR ends its line at once; a LF right after it, here or in the next chunk, goes."""
@@ -93,12 +108,12 @@ class Blocks:
         blocks = [block.strip(b"\n") for block in bytes(held[:end]).split(b"\n\n")]
         del held[: end + 2]
         self._searched = 0
-        return [block for block in blocks if block and has_data(block)]
+        return blocks
 
 
 def has_data(block: bytes) -> bool:
-    """Whether a block has a data field, and so is an event."""
-    return block.startswith(b"data") or b"\ndata" in block
+    """Whether a block is an event: it has a data field, and that says something."""
+    return (block.startswith(b"data:") or b"\ndata:" in block) and bool(fields(block)[1].strip())
 
 
 def fields(block: bytes) -> tuple[str | None, bytes]:
