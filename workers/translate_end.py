@@ -16,6 +16,7 @@ import orjson
 from streams.faults import LogLost
 from streams.logs import Logs
 from streams.scripts.refused import Refused
+from translator.closing import Closing
 from translator.protocol.entries import Entry, Kind, RequestEntry
 from translator.protocol.response import template
 from translator.protocol.sse import fields, frame
@@ -47,10 +48,17 @@ def ending(rid: str, committed: list[bytes], seq: int, first: list[Entry], creat
         response = _begun(rid, first, created)
         if seq < 0:  # a stream begins with created, whatever comes then
             frames.append(_lifecycle("response.created", 0, response))
+    closing = Closing()
+    for payload in payloads:
+        closing.see(payload)
+    missing, output = closing.close()
+    for event in missing:
+        kind = {"type": event["type"], "sequence_number": seq + 1 + len(frames)}
+        frames.append(frame(event["type"], kind | event))
     failed = {
         **response,
         "status": "failed",
-        "output": [event["item"] for event in _done(payloads)],
+        "output": output,
         "error": {"code": "server_error", "message": MESSAGE},
         "completed_at": None,
         "incomplete_details": None,
@@ -87,12 +95,6 @@ def _last_response(payloads: list[dict[str, Any]]) -> dict[str, Any] | None:
     for payload in payloads:
         found = payload.get("response", found)
     return found
-
-
-def _done(payloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The items that the client has seen whole, in the order of the output."""
-    done = [payload for payload in payloads if payload["type"] == "response.output_item.done"]
-    return sorted(done, key=lambda payload: payload["output_index"])
 
 
 def _begun(rid: str, first: list[Entry], created: int) -> dict[str, Any]:

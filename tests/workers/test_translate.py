@@ -341,9 +341,10 @@ async def test_other_code_never_splices_a_stream(store: Store, server: Server) -
         async with translating(store):
             store.work.offer("translate", rid)
             frames = await stream(store, rid)
-    assert types(frames) == [*WHOLE[:8], "failed"]
-    assert payload(frames[-1])["response"]["error"]["code"] == "server_error"
-    assert payload(frames[-1])["response"]["id"] == rid
+    assert types(frames) == [*WHOLE[:8], "output_item.done", "failed"]
+    response = payload(frames[-1])["response"]
+    assert (response["id"], response["error"]["code"]) == (rid, "server_error")
+    assert [item["status"] for item in response["output"]] == ["incomplete"]
     await lawful(store, rid)
     assert metrics.value("folds_failed_total", reason="Diverged") == before + 1
 

@@ -26,13 +26,15 @@ def said(found: Ending) -> list[dict]:
     return [orjson.loads(fields(frame.strip(b"\n"))[1]) for frame in found.frames]
 
 
-@pytest.mark.parametrize(("upto", "items"), [(5, 0), (8, 0), (12, 1)])
-def test_the_end_continues_what_was_seen_and_shows_the_items_that_were_whole(upto, items):
+@pytest.mark.parametrize(("upto", "items"), [(5, 0), (8, 1), (12, 1)])
+def test_the_end_continues_what_was_seen_and_closes_what_is_open(upto, items):
     committed = frames("a", "b", upto=upto)
     seq = len(committed) - 1
     found = ending(RID, committed, seq, [], CREATED)
-    (event,) = said(found)
-    assert (found.first_seq, event["sequence_number"]) == (seq + 1, seq + 1)
+    events = said(found)
+    event = events[-1]
+    assert [one["sequence_number"] for one in events] == list(range(seq + 1, seq + 1 + len(events)))
+    assert found.first_seq == seq + 1
     assert event["type"] == "response.failed"
     response = event["response"]
     assert (response["id"], response["status"]) == (RID, "failed")
