@@ -26,18 +26,16 @@ class Boundary:
         self._sizes = {
             True: 0,
             False: 0,
-        }  # text that came while waiting, of blocking items and of others
-        self._told: dict[int, int] = {}  # by slot: how much of its text is counted in `_sizes`
+        }  # text of deltas that waited, of blocking items and others
 
-    def hold(self, item: Item, *, blocking: bool) -> bool:
+    def hold(self, item: Item, *, blocking: bool, size: int = 0) -> bool:
         """Let an item wait; `blocking` if it is itself a call that nobody can place yet, or the gateway's.
 
-        Returns whether anything can be released now: thousands of items may wait, so that is not asked for nothing.
+        `size` is what the text of its latest delta adds to what waits. Returns whether anything can be released now:
+        thousands of items may wait, so that is not asked for nothing.
         """
         self.waiting[item.slot] = item
-        size = item.text.size + sum(part.size for part in item.parts)
-        self._sizes[blocking] += size - self._told.get(item.slot, 0)
-        self._told[item.slot] = size
+        self._sizes[blocking] += size
         if blocking:
             self._blocking.add(item.slot)
             return False
@@ -84,4 +82,3 @@ class Boundary:
         """Call after a release was shown: with nothing left waiting the counts begin anew."""
         if not self.waiting:
             self._sizes = {True: 0, False: 0}
-            self._told.clear()

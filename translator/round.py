@@ -106,7 +106,9 @@ class Round:
         if not self._boundary.waiting and (item.slot in self._lifecycles or not self._blocks(item)):
             self._show(item)
             return
-        if self._boundary.hold(item, blocking=self._blocks(item)):
+        delta = event.get("delta")
+        size = len(delta) if isinstance(delta, str) else 0
+        if self._boundary.hold(item, blocking=self._blocks(item), size=size):
             self._release()
 
     def close(self, status: str) -> None:
