@@ -62,7 +62,8 @@ def test_what_was_shown_stays_and_an_open_call_is_only_listed() -> None:
     log = upstream(
         *whole_message(["Hel", "lo"])[:4], cite, summary, added(search, 2), added(call("exec", ident="c"), 3),
         args('{"input":"ls', 3, "c"),
-        ev("web_search_call.searching", item_id="w", output_index=2), added({"type": "program", "id": "p"}, 4), tools=[CUSTOM],
+        ev("web_search_call.searching", item_id="w", output_index=2), added({"type": "program", "id": "p"}, 4),
+        tools=[CUSTOM],
     )  # fmt: skip
     shown = fold(log.entries[:-1]).events
     events = closed(shown)
