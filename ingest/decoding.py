@@ -10,9 +10,9 @@ from typing import Final
 
 from translator.protocol.errors import ProtocolFault
 
-STEP_BYTES: Final = 256 * 1024
+STEP_BYTES: Final = 64 * 1024
 """What one step may decode to. A small chunk can stand for a gigabyte: it is given out piece by
-piece, and whoever takes the pieces stops at the bounds of a block and of a log."""
+piece, and whoever takes the pieces gives others a turn between them and stops at its bounds."""
 
 _GZIP: Final = zlib.MAX_WBITS | 16
 _ZLIB: Final = zlib.MAX_WBITS
@@ -36,7 +36,10 @@ class Inflate:
         return self._stream.eof
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """What this chunk decodes to, in pieces. Raises ProtocolFault on data that is none."""
+        """What this chunk decodes to, in pieces, some of them empty: each is one step of work.
+
+        Raises ProtocolFault on data that is none.
+        """
         if self._deflate and chunk:
             # "deflate" means zlib (RFC 9110), but some servers send the raw stream; the first byte
             # tells: a zlib header has method 8 and a window of at most 32 KiB.
@@ -47,6 +50,5 @@ class Inflate:
                 piece = self._stream.decompress(chunk, STEP_BYTES)
             except zlib.error:
                 raise ProtocolFault("The upstream's compressed answer cannot be read.") from None
-            if piece:
-                yield piece
+            yield piece
             chunk = self._stream.unconsumed_tail

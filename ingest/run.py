@@ -24,7 +24,7 @@ from streams.scripts.rounds import Claim, claim_round
 from streams.store import Store
 from translator.protocol.entries import Kind, RoundEnd
 from translator.protocol.errors import LimitPassed, StoreError
-from translator.protocol.sse import Blocks, is_end
+from translator.protocol.sse import MAX_BLOCK_BYTES, Blocks, is_end
 from translator.protocol.upstream import Upstream
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,14 @@ HEARTBEAT_S: Final = 0.5
 
 LEASE_BEATS: Final = 3
 """Heartbeats a lease: one or two may be late without another process taking over."""
+
+TURN_BYTES: Final = 64 * 1024
+"""What of a body is cut before everything else in this process gets a turn: at worst, when it is
+all tiny comments, less than ten milliseconds of work."""
+
+IGNORED_BYTES: Final = MAX_BLOCK_BYTES + 4 * 1024 * 1024
+"""What of a body may come beyond twice what enters the log: a block that is not complete yet, and
+the keep-alives of an hour many times over. More is an upstream that only costs time."""
 
 OPENED: Final = b'{"status":200}'
 
@@ -76,6 +84,7 @@ class Round:
         self._end: RoundEnd | None = None  # set by whoever ends the round before its upstream does
         self._heard_at = self._started_at = self._loop.time()  # the upstream's last byte
         self._bytes = self._frames = 0  # what came and is not yet counted: once a look, not a frame
+        self._ignored = 0  # bytes that came less twice those of the blocks that were appended
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
@@ -157,13 +166,20 @@ class Round:
             while chunk := await answer.read():
                 self._heard_at = self._loop.time()
                 self._bytes += len(chunk)
-                if self._append(attempt, blocks.feed(chunk)):
-                    self._end = {"how": "ok"}  # whatever comes now, this is how it ended
-                    attempt.end(self._end)
-                    await answer.linger()
-                    return self._end
-                if attempt.full:
-                    await attempt.room()
+                for at in range(0, len(chunk), TURN_BYTES):
+                    if at:
+                        await asyncio.sleep(0)
+                    piece = chunk[at : at + TURN_BYTES] if len(chunk) > TURN_BYTES else chunk
+                    self._ignored += len(piece)
+                    if self._append(attempt, blocks.feed(piece)):
+                        self._end = {"how": "ok"}  # whatever comes now, this is how it ended
+                        attempt.end(self._end)
+                        await answer.linger()
+                        return self._end
+                    if attempt.full:
+                        await attempt.room()
+                    if self._ignored > IGNORED_BYTES:
+                        raise LimitPassed("The upstream sent too much that is no event.")
             rest = blocks.flush()
             ended = self._append(attempt, rest) or (bool(rest) and rest[0].lstrip()[:1] == b"{")
             return {"how": "ok"} if ended else {"how": "eof"}
@@ -174,6 +190,7 @@ class Round:
         ended = False
         for block in blocks:
             entries.append((Kind.FRAME, block))
+            self._ignored -= 2 * len(block)
             if is_end(block):
                 ended = True
                 break

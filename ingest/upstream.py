@@ -34,6 +34,9 @@ into a closing connection fails, and a POST is not sent again by itself."""
 ERROR_BODY_BYTES: Final = 64 * 1024
 """An error's body is read so far; a longer one is no message for a person."""
 
+ERROR_BODY_S: Final = 2.0
+"""And so long. Its status is known and is the answer; words that come later come too late."""
+
 LINGER_S: Final = 0.25
 """After the end marker a well-behaved upstream ends its body at once, and its connection can serve
 the next round; one that leaves the socket open is cut off."""
@@ -62,14 +65,17 @@ class Answer:
         inflate = self._inflate
         if inflate is None:
             raise AssertionError("the body is not compressed")
-        while not (piece := next(self._pieces, b"")):
+        while True:
+            for piece in self._pieces:
+                await asyncio.sleep(0)  # a small chunk may stand for hours of pieces
+                if piece:
+                    return piece
             raw = await self._content.readany()
             if not raw:
                 if not inflate.ended:
                     raise RoundError(broken_off())
                 return b""
             self._pieces = inflate.feed(raw)
-        return piece
 
     async def linger(self) -> None:
         """After the end marker: wait a little for the body's end, to keep the connection."""

@@ -1,4 +1,6 @@
 import asyncio
+import gzip
+import zlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -453,3 +455,56 @@ async def test_a_round_that_has_ended_is_not_lost_while_its_connection_lingers(
     await running
     assert end_of(await said(store, rid)) == {"how": "ok"}
     assert metrics.value("rounds_ended_total", how="ok") == before + 1
+
+
+async def longest_stall() -> float:
+    """Until cancelled: how long everybody else had to wait at worst."""
+    loop, worst = asyncio.get_running_loop(), 0.0
+    try:
+        while True:
+            began = loop.time()
+            await asyncio.sleep(0.001)
+            worst = max(worst, loop.time() - began)
+    except asyncio.CancelledError:
+        return worst
+
+
+@pytest.mark.parametrize("noise", [b": x\n\n", b"\n", b"event: x\n\n"])
+@pytest.mark.parametrize("packed", [True, False])
+async def test_a_body_of_comments_alone_ends_and_stops_nobody(
+    runner: Runner, store: Store, monkeypatch, noise: bytes, packed: bool
+) -> None:
+    monkeypatch.setattr("ingest.run.IGNORED_BYTES", 4 << 20)
+    body = noise * (60_000_000 // len(noise))
+    headers = {"content-encoding": "gzip"} if packed else {}
+    runner.server.play(gzip.compress(body, 1) if packed else body, End.HANG, headers=headers)
+    rid = await made(store)
+    watching = asyncio.create_task(longest_stall())
+    log = await runner.run(rid)
+    watching.cancel()
+    assert await watching < 0.25
+    assert kinds(log) == ["attempt", "opened", "round_end"]
+    end = end_of(log)
+    assert (end["how"], end["error"]["code"]) == ("too_large", "upstream_protocol_error")
+
+
+async def test_keep_alives_do_not_end_a_round(runner: Runner, store: Store) -> None:
+    step = asyncio.Event()
+    beats = asyncio.create_task(beat(step))
+    runner.server.play(*[b": ping\n\n", step] * 12, *text_stream("a"))
+    log = await runner.run(await made(store), replace(LIMITS, idle_timeout_s=0.3))
+    beats.cancel()
+    assert end_of(log) == {"how": "ok"}
+
+
+async def test_a_compressed_body_that_decodes_to_nothing_is_silence(runner, store) -> None:
+    step = asyncio.Event()
+    beats = asyncio.create_task(beat(step))
+    packer = zlib.compressobj(wbits=31)
+    first = packer.compress(b"") + packer.flush(zlib.Z_SYNC_FLUSH)
+    nothing = packer.flush(zlib.Z_FULL_FLUSH)
+    headers = {"content-encoding": "gzip"}
+    runner.server.play(first, *[nothing or b"\0\0\0\xff\xff", step] * 1000, headers=headers)
+    log = await runner.run(await made(store), replace(QUICK, idle_timeout_s=0.3))
+    beats.cancel()
+    assert end_of(log)["how"] == "timeout"

@@ -6,6 +6,7 @@ import zlib
 
 import pytest
 
+from ingest.decoding import STEP_BYTES
 from ingest.refusal import RoundError
 from ingest.upstream import Answer, UpstreamClient
 from tests.ingest.server import End, Server, text_stream
@@ -113,7 +114,7 @@ async def test_a_compressed_bomb_is_given_out_in_pieces(server: Server) -> None:
         UpstreamClient() as client,
         client.open(upstream(server.url), "responses", b"{}") as answer,
     ):
-        assert len(await answer.read()) == 256 * 1024
+        assert len(await answer.read()) == STEP_BYTES
 
 
 @pytest.mark.parametrize(
