@@ -18,7 +18,7 @@ import aiohttp
 from ingest.decoding import Inflate
 from ingest.refusal import RoundError, failed, misspoken, refused, timed_out
 from translator.protocol.entries import RoundEnd
-from translator.protocol.errors import ProtocolFault
+from translator.protocol.errors import ProtocolFault, UpstreamError
 from translator.protocol.upstream import Upstream
 
 CONNECT_TIMEOUT_S: Final = 10.0
@@ -189,10 +189,13 @@ async def _refusal(response: aiohttp.ClientResponse, upstream: Upstream) -> Roun
     """The end that an answer other than 200 makes; a body that cannot be read has no message."""
     body = b""
     try:
-        answer = Answer(response)
-        while len(body) < ERROR_BODY_BYTES and (chunk := await answer.read()):
-            body += chunk
-    except (ProtocolFault, aiohttp.ClientError, OSError):
+        async with asyncio.timeout(ERROR_BODY_S):
+            answer = Answer(response)
+            while len(body) < ERROR_BODY_BYTES and (chunk := await answer.read()):
+                body += chunk
+    except TimeoutError:
+        pass  # what has come may be whole
+    except (UpstreamError, aiohttp.ClientError, OSError):
         body = b""
     # A host that is one plain word is no secret, and the word may well be part of the sentence.
     host = urlsplit(upstream.base_url).hostname or ""

@@ -290,3 +290,25 @@ async def test_a_client_that_was_not_entered_says_so(server: Server) -> None:
     with pytest.raises(RuntimeError):
         async with UpstreamClient().open(upstream(server.url), "responses", b"{}"):
             raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("steps", "headers", "said"),
+    [
+        ([b'{"error": {"message": "too long"}}', End.HANG], {}, "too long"),
+        ([b'{"error": {"mess', End.HANG], {}, None),
+        ([End.HANG], {}, None),
+        ([gzip.compress(b'{"error": 1}')[:-4]], {"content-encoding": "gzip"}, None),
+        ([gzip.compress(b" " * 200_000_000, 1), End.HANG], {"content-encoding": "gzip"}, None),
+    ],
+)
+async def test_the_status_of_a_refusal_is_kept_though_its_body_never_ends(
+    server: Server, monkeypatch, steps, headers, said: str | None
+) -> None:
+    monkeypatch.setattr("ingest.upstream.ERROR_BODY_S", 0.2)
+    server.play(*steps, status="503 Busy", headers={"retry-after": "7", **headers})
+    async with asyncio.timeout(2):
+        end = await outcome(server.url)
+    assert isinstance(end, dict)
+    assert (end["how"], end["error"]["status"], end["retry_after"]) == ("http", 503, "7")
+    assert end["error"]["message"] == (said or "The upstream refused the request with status 503.")
