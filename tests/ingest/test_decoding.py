@@ -53,3 +53,20 @@ def test_bytes_that_are_not_compressed_are_a_fault_that_shows_none_of_them() -> 
         list(Inflate("gzip").feed(b"secret"))
     assert "secret" not in caught.value.message
     assert list(Inflate("gzip").feed(b"")) == []
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_a_body_of_several_gzip_members_is_decoded_to_its_end(size: int) -> None:
+    packed = gzip.compress(RAW[:50]) + gzip.compress(b"") + gzip.compress(RAW[50:]) + bytes(3)
+    inflate = Inflate("gzip, identity")
+    pieces = (inflate.feed(packed[at : at + size]) for at in range(0, len(packed), size))
+    assert b"".join(piece for found in pieces for piece in found) == RAW
+    assert inflate.ended
+    list(inflate.feed(gzip.compress(RAW)[:30]))
+    assert not inflate.ended  # cut short in a later member
+
+
+def test_thousands_of_empty_members_are_thousands_of_cheap_steps() -> None:
+    steps = list(Inflate("gzip").feed(gzip.compress(b"") * 20_000))
+    assert len(steps) >= 20_000
+    assert not any(steps)
