@@ -8,7 +8,7 @@ hosts and keys (contract.md section 2, "Errors before the stream starts"). Calle
 import re
 from typing import Any, Final
 
-from translator.protocol.cleaned import cleaned
+from ingest.redaction import Redaction
 from translator.protocol.entries import How, RoundEnd
 from translator.protocol.errors import INVALID_REQUEST, RATE_LIMIT, SERVER, UpstreamError
 from translator.protocol.json import loads
@@ -19,7 +19,12 @@ OURS_REFUSED: Final = frozenset({401, 403, 407})
 _TYPE: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _CODE: Final = re.compile(r"(?!\d+$)[A-Za-z0-9_.-]{1,64}")
 _PARAM: Final = re.compile(r"[\w.\[\]-]{1,128}")
+_LIST: Final = 8
+"""Faults of FastAPI's `detail` that a message names; a longer list says nothing more."""
 _RETRY_AFTER: Final = re.compile(r"[\w ,:.+-]{1,64}")
+
+
+_NOTHING: Final = Redaction()
 
 
 class RoundError(UpstreamError):
@@ -46,27 +51,40 @@ def misspoken(how: How, message: str) -> RoundEnd:
 
 
 def refused(
-    status: int, body: bytes, *, retry_after: str | None = None, secrets: tuple[str, ...] = ()
+    status: int,
+    body: bytes,
+    *,
+    retry_after: str | None = None,
+    redaction: Redaction = _NOTHING,
 ) -> RoundEnd:
-    """An answer whose status is not 200. `secrets` are taken out of its message literally."""
+    """An answer whose status is not 200. What `redaction` knows is taken out of its words."""
     if status in OURS_REFUSED:
         return failed("http", "The upstream refused the credentials of the gateway.")
     if not 400 <= status <= 599:
         return misspoken("http", f"The upstream answered with the unexpected status {status}.")
     said = _said(body)
     message = said.get("message")
-    text = _without(message, secrets) if isinstance(message, str) else ""
+    text = redaction.message(message) if isinstance(message, str) else ""
+
+    def word(name: str, grammar: re.Pattern[str]) -> str | None:
+        value = _sane(said.get(name), grammar)
+        return None if value is None or redaction.has(value) else value
+
     end: RoundEnd = {
         "how": "http",
         "error": _error(
             status,
             text or f"The upstream refused the request with status {status}.",
-            _sane(said.get("type"), _TYPE) or _type_of(status),
-            _sane(said.get("code"), _CODE) or _code_of(status),
-            _sane(said.get("param"), _PARAM),
+            word("type", _TYPE) or _type_of(status),
+            word("code", _CODE) or _code_of(status),
+            word("param", _PARAM),
         ),
     }
-    if retry_after is not None and _RETRY_AFTER.fullmatch(retry_after):
+    if (
+        retry_after is not None
+        and _RETRY_AFTER.fullmatch(retry_after)
+        and not redaction.has(retry_after)
+    ):
         end["retry_after"] = retry_after
     return end
 
@@ -84,13 +102,25 @@ def _said(body: bytes) -> dict[str, Any]:
         return {"message": error}
     if not isinstance(error, dict):
         return {}
-    return error if "message" in error else {"message": error.get("detail"), **error}
+    return error if "message" in error else {"message": _detail(error.get("detail")), **error}
 
 
-def _without(message: str, secrets: tuple[str, ...]) -> str:
-    for secret in secrets:
-        message = message.replace(secret, "[removed]")
-    return cleaned(message)
+def _detail(detail: object) -> object:
+    """FastAPI's `detail`: a sentence, or a list of what is wrong where (`loc`, `msg`)."""
+    if not isinstance(detail, list):
+        return detail
+    faults = [fault for fault in detail if isinstance(fault, dict)][:_LIST]
+    return "; ".join(filter(None, map(_fault, faults)))
+
+
+def _fault(fault: dict[str, Any]) -> str:
+    said, place = fault.get("msg"), fault.get("loc")
+    if not isinstance(said, str):
+        return ""
+    names = place if isinstance(place, list) else []
+    where = ".".join(str(name) for name in names if isinstance(name, str | int))
+    where = where.removeprefix("body.")
+    return f"{where}: {said}" if where else said
 
 
 def _sane(value: object, grammar: re.Pattern[str]) -> str | None:

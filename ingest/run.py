@@ -15,6 +15,7 @@ from typing import Final
 
 from ingest.attempt import Attempt, Stop
 from ingest.job import Job, job_of
+from ingest.redaction import Redaction
 from ingest.refusal import RoundError, failed, misspoken, timed_out
 from ingest.upstream import UpstreamClient
 from streams import metrics
@@ -84,6 +85,7 @@ class Round:
         self._end: RoundEnd | None = None  # set by whoever ends the round before its upstream does
         self._heard_at = self._started_at = self._loop.time()  # the upstream's last byte
         self._bytes = self._frames = 0  # what came and is not yet counted: once a look, not a frame
+        self._redaction = Redaction()  # of the upstream, once it is known
         self._ignored = 0  # bytes that came less twice those of the blocks that were appended
         self._timer: asyncio.TimerHandle | None = None
 
@@ -159,6 +161,7 @@ class Round:
         upstream = self._resolve(job.upstream_id)
         if upstream is None:
             return failed("refused", "The upstream of this response is no longer there.")
+        self._redaction = Redaction.of(upstream)
         self._started_at = self._heard_at = self._loop.time()
         async with self._client.open(upstream, job.api, job.body) as answer:
             attempt.add([(Kind.OPENED, OPENED)])
@@ -189,7 +192,7 @@ class Round:
         entries: list[tuple[str, bytes]] = []
         ended = False
         for block in blocks:
-            entries.append((Kind.FRAME, block))
+            entries.append((Kind.FRAME, self._redaction.block(block)))
             self._ignored -= 2 * len(block)
             if is_end(block):
                 ended = True

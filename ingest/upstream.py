@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Final, Self
-from urllib.parse import urlsplit
 
 import aiohttp
 
 from ingest.decoding import Inflate
+from ingest.redaction import Redaction
 from ingest.refusal import RoundError, failed, misspoken, refused, timed_out
 from translator.protocol.entries import RoundEnd
 from translator.protocol.errors import ProtocolFault, UpstreamError
@@ -197,12 +197,9 @@ async def _refusal(response: aiohttp.ClientResponse, upstream: Upstream) -> Roun
         pass  # what has come may be whole
     except (UpstreamError, aiohttp.ClientError, OSError):
         body = b""
-    # A host that is one plain word is no secret, and the word may well be part of the sentence.
-    host = urlsplit(upstream.base_url).hostname or ""
-    secrets = (upstream.api_key, host if "." in host else None)
     return refused(
         response.status,
         body,
         retry_after=response.headers.get("retry-after"),
-        secrets=tuple(secret for secret in secrets if secret),
+        redaction=Redaction.of(upstream),
     )

@@ -3,7 +3,9 @@ from typing import Any
 
 import pytest
 
+from ingest.redaction import Redaction
 from ingest.refusal import refused, timed_out
+from translator.protocol.upstream import Upstream
 
 
 def error(status: int, body: Any) -> dict[str, Any]:
@@ -88,9 +90,44 @@ def test_retry_after_is_kept_if_it_can_be_a_header() -> None:
 
 def test_secrets_are_taken_out_literally() -> None:
     raw = json.dumps({"error": {"message": "gpu-7 says: hunter2 is wrong"}}).encode()
-    end = refused(400, raw, secrets=("gpu-7", "hunter2"))
+    end = refused(400, raw, redaction=Redaction("gpu-7", "hunter2"))
     assert end["error"]["message"] == "[removed] says: [removed] is wrong"
 
 
 def test_a_time_out_is_a_gateway_time_out() -> None:
     assert timed_out("slow")["error"]["status"] == 504
+
+
+UP = Redaction.of(Upstream("u", "http://127.0.0.1:9651/v1", "responses", "upstreamkeyhunter22x"))
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("at http://127.0.0.1:9651/v1 now", "at [removed] now"),
+        ("at 127.0.0.1:9651, or 127.0.0.1", "at [removed], or [removed]"),
+        ("key upstreamkeyhunter22x is", "key [removed] is"),
+        ("x" * 1990 + " upstreamkeyhunter22x", "x" * 1990 + " [removed]"),
+    ],
+)
+def test_an_address_is_removed_as_a_whole(said: str, told: str) -> None:
+    raw = json.dumps({"error": {"message": said}}).encode()
+    assert refused(400, raw, redaction=UP)["error"]["message"] == told
+
+
+def test_a_key_is_not_told_as_a_code_either() -> None:
+    key = "upstreamkeyhunter22x"
+    raw = json.dumps({"error": {"message": "m", "type": key, "code": key, "param": key}}).encode()
+    assert key not in json.dumps(refused(400, raw, retry_after=key, redaction=UP))
+
+
+@pytest.mark.parametrize(
+    ("detail", "told"),
+    [
+        ([{"loc": ["body", "x", 0], "msg": "field required"}], "x.0: field required"),
+        ([{"msg": "a"}, {"loc": ["body", "b"], "msg": "c"}, 7, {"msg": 8}], "a; b: c"),
+        ([], "The upstream refused the request with status 422."),
+    ],
+)
+def test_the_list_that_fastapi_makes_of_a_422_is_told(detail: list, told: str) -> None:
+    assert error(422, {"detail": detail})["message"] == told

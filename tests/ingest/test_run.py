@@ -508,3 +508,16 @@ async def test_a_compressed_body_that_decodes_to_nothing_is_silence(runner, stor
     log = await runner.run(await made(store), replace(QUICK, idle_timeout_s=0.3))
     beats.cancel()
     assert end_of(log)["how"] == "timeout"
+
+
+async def test_an_error_in_a_stream_brings_no_key_and_no_host_into_the_log(runner, store) -> None:
+    key = "upstreamkeyhunter22x"
+    runner.upstream = replace(runner.upstream, api_key=key)
+    host = f"127.0.0.1:{runner.server.port}"
+    told = orjson.dumps({"type": "error", "code": key, "message": f"{key} at http://{host}/v1"})
+    runner.server.play(b"event: error\ndata: %b\n\n" % told)
+    log = await runner.run(await made(store))
+    raw = b"".join(data for _, data in log)
+    assert b"[removed]" in raw
+    assert key.encode() not in raw
+    assert host.encode() not in raw
