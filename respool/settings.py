@@ -7,12 +7,10 @@ the setting and the kind of fault and never the value, which may be a secret. Ca
 """
 
 import os
-import re
 import tomllib
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -33,12 +31,13 @@ from pydantic_settings import (
 )
 from pydantic_settings import SettingsError as SourceError
 
+from respool import store_url
 from respool.unusable import Unusable
 from translator.protocol.upstream import CustomFormats, ReasoningHistory
 
 PREFIX = "RESPOOL_"
 FILE = Path("respool.toml")
-SCHEMES = ("redis", "rediss", "unix", "memory", "redis+sentinel", "rediss+sentinel")
+NO_KEY = "holds a blank, a line end or another character that no key has"
 
 
 class SettingsError(Unusable):
@@ -47,35 +46,30 @@ class SettingsError(Unusable):
 
 def _http_base(url: str) -> str:
     """An upstream's base: what `/responses` or `/chat/completions` is appended to."""
-    parts = urlsplit(url)
+    parts = store_url.split(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be a http or https address such as http://127.0.0.1:8000/v1")
     if parts.username or parts.password:
         raise ValueError("must not hold a user or password; use the API key setting")
     if parts.query or parts.fragment:
         raise ValueError("must end in a path such as /v1, without a query")
-    _check_port(parts)
     return url.rstrip("/")
 
 
 def _store_url(url: SecretStr) -> SecretStr:
-    parts = urlsplit(url.get_secret_value())
-    if parts.scheme not in SCHEMES:
-        raise ValueError(f"must begin with {', '.join(f'{scheme}://' for scheme in SCHEMES)}")
-    if not parts.scheme.endswith("sentinel"):
-        _check_port(parts)
-    elif not parts.path.strip("/"):
-        raise ValueError("must name the sentinels' service: redis+sentinel://host:26379/service")
+    store_url.check(url.get_secret_value())
     return url
 
 
-def _check_port(parts: SplitResult) -> None:
-    try:
-        _ = parts.port
-    except ValueError:
-        # Its own text shows what stands there, which may be half a password.
-        hint = "in a password, write / as %2F, # as %23, @ as %40"
-        raise ValueError(f"has a port that is none ({hint})") from None
+def is_key(text: str) -> bool:
+    """Whether it can stand in an `Authorization` header."""
+    return text.isascii() and text.isprintable() and " " not in text
+
+
+def _sendable(value: SecretStr) -> SecretStr:
+    if not is_key(value.get_secret_value()):
+        raise ValueError(NO_KEY)
+    return value
 
 
 def _upper(value: object) -> object:
@@ -101,11 +95,14 @@ def keys_of(setting: SecretStr) -> dict[str, str]:
         tenant, equals, key = (part.strip() for part in pair.partition("="))
         if not (tenant and equals and key):
             raise ValueError(f"entry {place} is not of the form tenant=key")
+        if not is_key(key):
+            raise ValueError(f"entry {place} {NO_KEY}")
         if tenants.setdefault(key, tenant) != tenant:
             raise ValueError(f"entry {place} repeats the key of another tenant")
     return tenants
 
 
+Key = Annotated[SecretStr, AfterValidator(_sendable)]
 HttpBase = Annotated[str, AfterValidator(_http_base)]
 Seconds = Annotated[float, Field(gt=0, le=10 * 365 * 86400, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
@@ -160,7 +157,7 @@ class Settings(BaseSettings):
 
     upstream_url: HttpBase | None = None
     upstream_api: Literal["responses", "chat"] = "responses"
-    upstream_api_key: SecretStr | None = None
+    upstream_api_key: Key | None = None
     upstream_timeout_s: Seconds = 1800.0
     # A long prefill is silence, not death.
     upstream_idle_timeout_s: Seconds = 600.0
@@ -177,7 +174,7 @@ class Settings(BaseSettings):
     tool_timeout_s: Seconds = 60.0
     web_search_provider: str | None = None
     web_search_url: str | None = None
-    web_search_api_key: SecretStr | None = None
+    web_search_api_key: Key | None = None
     mcp_allowed_hosts: str | None = None
 
     debug_ui: bool = False
@@ -227,16 +224,14 @@ class Settings(BaseSettings):
 
     @property
     def store_shown(self) -> str:
-        """The store's URL as it may be printed: without user and password."""
-        return re.sub(r"//[^@/]*@", "//", self.store) if self.store else "embedded"
+        """The store's URL as it may be printed: scheme, host and port."""
+        return store_url.shown(self.store) if self.store else "embedded"
 
     def secrets(self) -> list[str]:
         """What must never be printed, for the log to blank out."""
         keys = (self.upstream_api_key, self.web_search_api_key)
         found = [*self.tenants, *(key.get_secret_value() for key in keys if key)]
-        if self.store and (password := urlsplit(self.store).password):
-            found += [password, unquote(password)]
-        return found
+        return [*found, *store_url.secrets(self.store or "")]
 
 
 def load(**given: object) -> Settings:

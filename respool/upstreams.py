@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from respool.settings import FILE, Settings, SettingsError, UpstreamTable, load
+from respool.settings import FILE, NO_KEY, Settings, SettingsError, UpstreamTable, is_key, load
 from translator.protocol.upstream import Api, CustomFormats, Upstream
 
 log = logging.getLogger(__name__)
@@ -73,6 +73,8 @@ def _from_table(table: UpstreamTable, settings: Settings) -> Upstream:
             raise SettingsError(
                 f"{FILE}: upstreams {table.id!r}: no environment variable {table.api_key_env!r}"
             )
+        if not is_key(key):
+            raise SettingsError(f"{table.api_key_env}: {NO_KEY}")
     formats = table.custom_formats or settings.custom_formats or _formats(api)
     reasoning = table.reasoning_history or settings.reasoning_history
     return Upstream(table.id, table.base_url, api, key, table.models, formats, reasoning)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from respool import store_url
 from respool.settings import SettingsError, keys_of, load, unknown_variables
 
 SECRET = "hunter2hunter2"
@@ -106,7 +107,7 @@ def test_a_file_that_cannot_be_read_is_one_line(monkeypatch):
 def test_sentinels_need_the_name_of_their_service():
     url = "redis+sentinel://:pw@a:26379,b:26379/main/0"
     assert load(redis_url=url).store == url
-    assert load(redis_url=url).store_shown == "redis+sentinel://a:26379,b:26379/main/0"
+    assert load(redis_url=url).store_shown == "redis+sentinel://a:26379,b:26379"
     assert "must name the sentinels' service" in fault(redis_url="redis+sentinel://a:26379")
 
 
@@ -177,7 +178,7 @@ def test_what_may_be_printed_holds_no_secret(monkeypatch):
     monkeypatch.setenv("RESPOOL_REDIS_URL", f"redis://me:{SECRET}%2Fstore@db:1/2")
     settings = load()
     assert SECRET not in repr(settings)
-    assert settings.store_shown == "redis://db:1/2"
+    assert settings.store_shown == "redis://db:1"
     assert settings.secrets() == [SECRET, f"{SECRET}-up", f"{SECRET}%2Fstore", f"{SECRET}/store"]
     assert load(redis_url="memory://").store_shown == "memory://"
 
@@ -189,3 +190,80 @@ def test_without_a_store_the_embedded_one_is_shown():
 def test_keys_of_wants_pairs():
     with pytest.raises(ValueError, match="entry 2"):
         keys_of(SecretStr("a=b,,"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"redis://:12/34{SECRET}@h:6379/0",
+        f"redis://u:1#{SECRET}@h:6379/0",
+        f"redis://u:1?{SECRET}@h:6379/0",
+        f"redis://u:[{SECRET}@h:6379/0",
+        f"redis://u:\u2100{SECRET}@h:6379/0",
+        f"redis://h/0?pasword={SECRET}",
+        f"redis://a:1,b:{SECRET}/0",
+        f"redis://h/{SECRET}",
+        f"redis://h/0/{SECRET}",
+        f"redis://h/0?db={SECRET}",
+        f"redis://h:6379/0 {SECRET}",
+        f"redis:{SECRET}@h",
+        f"REDIS://:{SECRET}@h",
+        f"redis+sentinel://:{SECRET}@127.0.0.1:abc/svc",
+        f"redis+sentinel://127.0.0.1:{SECRET}/svc",
+        f"redis+sentinel://127.0.0.1:1/svc/{SECRET}",
+        f"redis+sentinel://127.0.0.1:1,/svc?x={SECRET}",
+        f"rediss+sentinel://[::1]:1/{SECRET}",
+        "unix://",
+        "redis://h/0?foo=bar",
+        "redis://h/0?decode_responses=true",
+        "redis://h/0?ssl_cert_reqs=none",
+        "rediss://h/0?ssl_cert_reqs=foo",
+        "redis://h/notadb",
+    ],
+)
+def test_a_store_url_that_is_not_understood_is_one_line_without_its_password(url, monkeypatch):
+    monkeypatch.setenv("RESPOOL_REDIS_URL", url)
+    told = fault()
+    assert told.startswith("RESPOOL_REDIS_URL: ")
+    assert SECRET not in told
+    assert SECRET not in store_url.shown(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown", "secrets"),
+    [
+        (f"redis://h/0?password={SECRET}", "redis://h", [SECRET]),
+        (f"redis://h/0?password={SECRET}%2Fx", "redis://h", [f"{SECRET}%2Fx", f"{SECRET}/x"]),
+        (f"rediss://u:{SECRET}@[::1]:7/1?ssl_cert_reqs=none", "rediss://[::1]:7", [SECRET]),
+        ("redis:///1", "redis://", []),
+        (f"unix://u:{SECRET}@/run/v.sock?db=1", "unix://", [SECRET]),
+        ("memory://name", "memory://", []),
+        (
+            f"rediss+sentinel://u:{SECRET}@a,b:26379/svc/3",
+            "rediss+sentinel://a,b:26379",
+            [SECRET],
+        ),
+    ],
+)
+def test_of_a_store_url_only_scheme_hosts_and_ports_are_shown(url, shown, secrets):
+    settings = load(redis_url=url)
+    assert settings.store_shown == shown
+    assert settings.secrets() == secrets
+
+
+@pytest.mark.parametrize("key", [f"{SECRET}\n", f"{SECRET}\r\nx: y", f" {SECRET}", f"{SECRET}é"])
+def test_a_key_that_no_header_can_hold_is_refused_at_the_start(key, monkeypatch):
+    for name in ("RESPOOL_UPSTREAM_API_KEY", "RESPOOL_WEB_SEARCH_API_KEY"):
+        monkeypatch.setenv(name, key)
+        assert f"{name}: holds a blank, a line end" in fault()
+        assert SECRET not in fault()
+    monkeypatch.setenv("RESPOOL_API_KEYS", f"a=b,c={SECRET}\n{SECRET}")
+    assert "RESPOOL_API_KEYS: entry 2 holds a blank" in fault()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://h/v1\n", "http://h /v1", "http://[/v1", "http://\u2100/v1"]
+)
+def test_an_upstream_address_with_a_line_end_is_refused(url, monkeypatch):
+    monkeypatch.setenv("RESPOOL_UPSTREAM_URL", url)
+    assert fault().startswith("RESPOOL_UPSTREAM_URL: ")

@@ -126,3 +126,13 @@ def test_an_edit_that_cannot_be_used_is_told_once_and_changes_nothing(folder, ca
     assert "the old upstreams stay" in caplog.text
     file.write_text(table("two"))
     assert upstreams.resolve("m").id == "two"
+
+
+def test_a_key_of_a_table_that_no_header_can_hold_is_told_by_its_variable(folder, monkeypatch):
+    monkeypatch.setenv("QWEN_KEY", "opensesame\n")
+    (folder / "respool.toml").write_text(
+        "[[upstreams]]\nid = 'a'\nbase_url = 'http://h/v1'\napi_key_env = 'QWEN_KEY'\n"
+    )
+    with pytest.raises(SettingsError, match=r"^QWEN_KEY: holds a blank") as caught:
+        upstreams_of(load())
+    assert "opensesame" not in str(caught.value)
