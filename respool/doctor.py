@@ -13,6 +13,7 @@ from importlib.metadata import version
 import aiohttp
 import orjson
 
+from ingest.upstream import PATHS
 from respool.backing import MEMORY, address_of
 from respool.facts import SAFE_POLICY, Facts, facts_of
 from respool.settings import Settings, SettingsError, unknown_variables
@@ -166,6 +167,7 @@ async def _upstream(upstream: Upstream) -> tuple[str, str]:
         ):
             status = answer.status
             body = await _read(answer) if status == 200 else b""
+            lacks = await _lacks(session, upstream, headers) if status == 200 else None
     except TimeoutError:
         return FAIL, f"no answer within {UPSTREAM_S:g} s"
     except (aiohttp.ClientError, OSError, ValueError) as error:  # the last: no usable host
@@ -181,7 +183,23 @@ async def _upstream(upstream: Upstream) -> tuple[str, str]:
         models = len(_list(orjson.loads(body)))
     except (ValueError, TypeError, KeyError):
         return WARN, "reachable, but its list of models is none"
+    if lacks:
+        return WARN, f"reachable, {models} models, but {lacks}; does it speak {upstream.api}?"
     return OK, f"reachable in {took}, {models} models"
+
+
+async def _lacks(
+    session: aiohttp.ClientSession, upstream: Upstream, headers: dict[str, str]
+) -> str | None:
+    """That it does not know the path of its dialect. A request without a model costs it nothing."""
+    path = PATHS[upstream.api]
+    try:
+        async with session.post(
+            f"{upstream.base_url}/{path}", json={}, headers=headers, allow_redirects=False
+        ) as answer:
+            return f"answers {answer.status} to /{path}" if answer.status in (404, 405) else None
+    except (TimeoutError, aiohttp.ClientError, OSError):
+        return None  # whatever it is, it is no word about the path
 
 
 async def _read(answer: aiohttp.ClientResponse) -> bytes | None:

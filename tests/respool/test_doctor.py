@@ -90,6 +90,7 @@ async def test_an_upstream_is_judged_by_its_list_of_models(status, body, mark, w
 
     app = web.Application()
     app.router.add_get("/v1/models", models)
+    app.router.add_post("/v1/responses", models)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -101,7 +102,7 @@ async def test_an_upstream_is_judged_by_its_list_of_models(status, body, mark, w
     assert lines["upstream"][0] == mark
     assert words in lines["upstream"][1]
     assert "sesame" not in lines["upstream"][1]
-    assert seen == ["Bearer sesame"]
+    assert set(seen) == {"Bearer sesame"}
 
 
 async def test_an_upstream_that_is_away_is_a_fault():
@@ -137,7 +138,7 @@ def test_the_command_prints_the_lines_and_ends_with_a_status(folder):
 
 
 @asynccontextmanager
-async def listing(*pieces, **settings):
+async def listing(*pieces, speaks=("responses", "chat/completions"), **settings):
     """What the doctor says of an upstream whose list of models comes in these pieces."""
 
     async def models(request):
@@ -148,8 +149,13 @@ async def listing(*pieces, **settings):
             await asyncio.sleep(0.05)
         return answer
 
+    async def refuse(request):
+        return web.Response(status=422 if await request.json() == {} else 500)
+
     app = web.Application()
     app.router.add_get("/v1/models", models)
+    for path in speaks:
+        app.router.add_post(f"/v1/{path}", refuse)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -182,3 +188,14 @@ async def test_a_list_of_models_that_is_none_is_told(body):
             "warn",
             "reachable, but its list of models is none",
         )
+
+
+@pytest.mark.parametrize(
+    ("api", "other", "path"),
+    [("chat", "responses", "chat/completions"), ("responses", "chat/completions", "responses")],
+)
+async def test_an_upstream_that_does_not_speak_what_it_is_said_to_is_told(api, other, path):
+    models = b'{"data": [{"id": "a"}]}'
+    async with listing(models, speaks=(other,), upstream_api=api) as (mark, found):
+        assert mark == "warn"
+        assert found.endswith(f"1 models, but answers 404 to /{path}; does it speak {api}?")
