@@ -110,6 +110,7 @@ def api_settings(settings: Settings) -> ApiSettings:
         max_body_bytes=settings.max_body_bytes,
         max_in_flight=settings.max_in_flight,
         heartbeat_s=settings.heartbeat_s,
+        sse_ids=settings.sse_ids,
         api_keys=settings.tenants,
         allow_anonymous=settings.allow_anonymous,
     )

@@ -154,6 +154,7 @@ class Settings(BaseSettings):
     seal_after_s: Seconds = 300.0
     # Proxies cut a silent connection after 60 s; every 10 to 15 s is what clients are used to.
     heartbeat_s: Seconds = 12.0
+    sse_ids: bool = False
 
     upstream_url: HttpBase | None = None
     upstream_api: Literal["responses", "chat"] = "responses"

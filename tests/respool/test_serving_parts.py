@@ -10,7 +10,7 @@ import pytest
 from respool.backing import address_of
 from respool.http import address, bind
 from respool.replica import Replica
-from respool.serve import cause
+from respool.serve import api_settings, cause
 from respool.settings import load
 from respool.unusable import Unusable
 from streams import embedded
@@ -111,3 +111,9 @@ print("llguidance" in sys.modules)
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
     )
     assert ended.stdout == f"{loaded}\n"
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_ids_on_every_stream_can_be_configured(monkeypatch, wanted):
+    monkeypatch.setenv("RESPOOL_SSE_IDS", str(wanted).lower())
+    assert api_settings(load()).sse_ids is wanted
