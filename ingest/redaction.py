@@ -43,7 +43,12 @@ class Redaction:
     def __init__(self, *secrets: str) -> None:
         found = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
         words = "|".join(map(re.escape, found))
-        self._secrets = re.compile(words, re.IGNORECASE) if words else None
+        # With the rest of the URL that it stands in: what is cleaned later ends one at a bracket.
+        self._secrets = (
+            re.compile(f"https?://(?:{words})[^\\s'\"<>)\\]}}]*|{words}", re.IGNORECASE)
+            if words
+            else None
+        )
 
     @classmethod
     def of(cls, upstream: Upstream) -> "Redaction":
@@ -70,9 +75,7 @@ class Redaction:
 
     def message(self, text: str) -> str:
         """A message for a client: without the secrets, and without anything that looks like one."""
-        if self._secrets is not None:
-            text = self._secrets.sub(PLACEHOLDER, text)
-        return cleaned(text).replace(PLACEHOLDER, REMOVED)
+        return cleaned(self._sub(text, PLACEHOLDER)).replace(PLACEHOLDER, REMOVED)
 
     def block(self, block: bytes) -> bytes:
         """A block of a stream: the very same bytes, unless an error in it holds a secret."""
@@ -127,5 +130,5 @@ class Redaction:
             return {self._sub(name): self._mended(inner) for name, inner in value.items()}
         return value
 
-    def _sub(self, text: str) -> str:
-        return text if self._secrets is None else self._secrets.sub(REMOVED, text)
+    def _sub(self, text: str, by: str = REMOVED) -> str:
+        return text if self._secrets is None else self._secrets.sub(by, text)

@@ -172,20 +172,15 @@ async def _upstream(upstream: Upstream) -> tuple[str, str]:
         return FAIL, f"no answer within {UPSTREAM_S:g} s"
     except (aiohttp.ClientError, OSError, ValueError) as error:  # the last: no usable host
         return FAIL, f"cannot be reached ({type(error).__name__})"
-    if body is None:
-        return WARN, f"reachable, but its list of models is larger than {MAX_LIST_BYTES >> 20} MiB"
     took = f"{(time.perf_counter() - began) * 1000:.0f} ms"
     if status in (401, 403):
         return FAIL, f"refuses our key ({status})"
     if status != 200:
         return WARN, f"reachable, but answers {status} to its list of models"
-    try:
-        models = len(_list(orjson.loads(body)))
-    except (ValueError, TypeError, KeyError):
-        return WARN, "reachable, but its list of models is none"
-    if lacks:
-        return WARN, f"reachable, {models} models, but {lacks}; does it speak {upstream.api}?"
-    return OK, f"reachable in {took}, {models} models"
+    mark, models = _models(body)
+    if mark == OK and lacks:
+        mark, models = WARN, f"{models}, but {lacks}; does it speak {upstream.api}?"
+    return mark, f"reachable in {took}, {models}"
 
 
 async def _lacks(
@@ -212,7 +207,14 @@ async def _read(answer: aiohttp.ClientResponse) -> bytes | None:
     return bytes(body)
 
 
-def _list(answer: dict[str, list[object]]) -> list[object]:
-    if not isinstance(answer["data"], list):
-        raise TypeError
-    return answer["data"]
+def _models(body: bytes | None) -> tuple[str, str]:
+    """How the list is, and how many models stand in it."""
+    if body is None:
+        return WARN, f"but its list of models is larger than {MAX_LIST_BYTES >> 20} MiB"
+    try:
+        found = orjson.loads(body)["data"]
+    except (ValueError, TypeError, KeyError):
+        found = None
+    if not isinstance(found, list):
+        return WARN, "but its list of models is none"
+    return OK, f"{len(found)} models"

@@ -4,12 +4,13 @@ from typing import Any
 import pytest
 
 from ingest.redaction import Redaction
+from translator.protocol.cleaned import cleaned
 from translator.protocol.sse import fields
 from translator.protocol.upstream import Upstream
 
 KEY = "upstreamkeyhunter22x"
 SAID = f"key {KEY} at gpu-7.example.com via http://GPU-7.example.com:8000/v1"
-TOLD = "key [removed] at [removed] via http://[removed]/v1"
+TOLD = "key [removed] at [removed] via [removed]"
 UP = Upstream("u", "http://gpu-7.example.com:8000/v1", "responses", KEY)
 
 
@@ -79,3 +80,10 @@ def test_a_key_of_few_letters_is_not_looked_for() -> None:
     assert Redaction.of(up).message("the model failed at model:8000") == (
         "the model failed at [removed]"
     )
+
+
+def test_what_is_cleaned_twice_holds_no_loose_bracket() -> None:
+    redaction = Redaction.of(UP)
+    mended = redaction.block(block("error", {"message": SAID}))
+    assert cleaned(json.loads(fields(mended)[1])["message"]) == TOLD
+    assert redaction.message(SAID) == TOLD
