@@ -9,6 +9,7 @@ blocking create waits for the end anyway. A response that was refused so is dele
 """
 
 import asyncio
+import functools
 import re
 import secrets
 from collections.abc import Callable, Coroutine
@@ -21,6 +22,17 @@ from starlette.responses import Response
 from api.attendance import attend, leaving
 from api.auth import Auth
 from api.body import read_body
+from api.bounds import (
+    ASIDE_BYTES,
+    ASIDE_ITEMS,
+    COPIES,
+    Aside,
+    heavier,
+    refuse_heavy,
+    refuse_many,
+    room,
+    too_large,
+)
 from api.collect import terminal
 from api.context import Context
 from api.delete import remove
@@ -43,7 +55,6 @@ from translator.protocol.errors import (
     LimitPassed,
     RequestError,
     RespoolError,
-    TooLarge,
     UpstreamError,
 )
 from translator.protocol.json import dumps, loads
@@ -69,9 +80,20 @@ class Begun:
 
     rid: str
     created_ms: int
-    entry: RequestEntry
+    entry: RequestEntry | None
+    """What the answer is made from where it is given out before there is any event."""
     reader: Reader
     lease: ReaderLease | None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What is stored of a request before anything of it runs."""
+
+    entry: bytes
+    body: bytes
+    shown: RequestEntry | None
+    """The entry as it will be read, where the answer is made from it."""
 
 
 class Create:
@@ -82,6 +104,9 @@ class Create:
         self._settings = context.settings
         self._upstreams = context.upstreams
         self._auth = auth
+        self._aside = Aside()
+        self._room = room(context.settings.limits["max_response_bytes"])
+        self._max_body_bytes = min(context.settings.max_body_bytes, self._room // COPIES)
         self._pace = Pace(context.settings.heartbeat_s, context.settings.keepalive_s)
 
     async def create(self, request: Request) -> Response:
@@ -89,8 +114,11 @@ class Create:
         try:
             tenant = self._auth.tenant(request)
             ids = flag(request.query_params, "sse_ids") or self._settings.sse_ids
-            asked = parse(await read_body(request, self._settings.max_body_bytes))
-            begun = await self._begin(tenant, asked)
+            raw = await read_body(request, self._max_body_bytes)
+            large = len(raw) > ASIDE_BYTES
+            asked = await self._aside.run(functools.partial(parse, raw), large=large)
+            del raw  # a large one need not be held while the response runs
+            begun = await self._begin(tenant, asked, large=large)
         except RespoolError as error:
             metrics.count("responses_refused_total", status=str(public(error).status))
             raise
@@ -101,7 +129,7 @@ class Create:
             begun.reader.close()
             raise
 
-    async def _begin(self, tenant: str, asked: CreateRequest) -> Begun:
+    async def _begin(self, tenant: str, asked: CreateRequest, *, large: bool) -> Begun:
         """Everything up to the moment from which the response runs on by itself."""
         upstream = self._upstreams.resolve(asked.model)
         if upstream is None:
@@ -111,13 +139,20 @@ class Create:
                 param="model",
             )
         earlier = await history(self._store.logs, tenant, asked.previous_response_id)
-        asked = await resolved(self._store.logs, tenant, asked, earlier)
-        check(asked, earlier, api=upstream.api, custom_formats=upstream.custom_formats)
+        refuse_many(asked.input, earlier)
+        given = asked
+        asked = await resolved(self._store.logs, tenant, given, earlier)
         rid = f"resp_{secrets.token_hex(16)}"
-        limits = self._settings.limits
-        entry = request_entry(rid, tenant, asked, earlier, upstream=upstream, limits=limits)
-        body = first_round(rid, asked, earlier, upstream)
-        call = self._call(rid, tenant, asked, entry, body)
+        large = (
+            large
+            or len(earlier) > ASIDE_ITEMS
+            or heavier(earlier, ASIDE_BYTES)
+            or (asked is not given and heavier(asked.input, ASIDE_BYTES))
+        )
+        written = await self._aside.run(
+            lambda: self._written(rid, tenant, asked, earlier, upstream), large=large
+        )
+        call = self._call(rid, tenant, asked, written.entry, written.body)
         lease = None if asked.store else ReaderLease(self._store, rid, self._settings.grace_s)
         # The reader comes before the work: what is handed over in this process then finds it.
         reader = self._store.hub.open(rid, -1)
@@ -126,7 +161,27 @@ class Create:
         except BaseException:
             reader.close()
             raise
-        return Begun(rid, created, loads(entry), reader, lease)
+        return Begun(rid, created, written.shown, reader, lease)
+
+    def _written(
+        self,
+        rid: str,
+        tenant: str,
+        asked: CreateRequest,
+        earlier: list[dict[str, Any]],
+        upstream: Upstream,
+    ) -> Written:
+        """Check what is asked, and write it; takes long where it is large, and may be called in a thread."""
+        refuse_heavy(asked.input, earlier, self._room)
+        check(asked, earlier, api=upstream.api, custom_formats=upstream.custom_formats)
+        limits = self._settings.limits
+        entry = request_entry(rid, tenant, asked, earlier, upstream=upstream, limits=limits)
+        if len(entry) > self._room:
+            raise too_large()
+        body = first_round(rid, asked, earlier, upstream)
+        if len(entry) + len(body) > self._room:
+            raise too_large()
+        return Written(entry, body, loads(entry) if at_once(asked) else None)
 
     def _call(
         self, rid: str, tenant: str, asked: CreateRequest, entry: bytes, body: bytes
@@ -157,7 +212,7 @@ class Create:
             creating = store.writer.send(call)
         except LimitPassed:
             entered.cancel()
-            raise TooLarge("The request and the turns before it are too large together.") from None
+            raise too_large() from None
         given = {kind: store.work.give(kind, rid) for kind in ("translate", "rounds")}
         _, created = await asyncio.gather(entered, creating)
         for kind, taken in given.items():
@@ -169,7 +224,7 @@ class Create:
         self, request: Request, asked: CreateRequest, begun: Begun, *, ids: bool
     ) -> Response:
         """Background: at once. Else when the upstream has spoken (stream) or the response has ended (blocking)."""
-        if asked.background and not asked.stream:
+        if begun.entry is not None:
             begun.reader.close()
             return Json(template(begun.entry, begun.created_ms // 1000))
         if not asked.stream:
@@ -231,6 +286,11 @@ def first_round(
         reasoning_history=upstream.reasoning_history,
     )
     return dumps(body)
+
+
+def at_once(asked: CreateRequest) -> bool:
+    """Whether the answer is given out before anything has run."""
+    return asked.background and not asked.stream
 
 
 def mode(asked: CreateRequest) -> str:

@@ -166,7 +166,9 @@ class Settings(BaseSettings):
     reasoning_history: ReasoningHistory = "none"
     upstreams: tuple[UpstreamTable, ...] = ()
 
-    max_body_bytes: Count = 32 << 20
+    # A request is stored twice in one call, as it came and as it goes upstream; 30 MiB are the most that fits
+    # (`api.bounds`), and the default leaves room for what the gateway adds.
+    max_body_bytes: Annotated[int, Field(ge=1, le=30 << 20)] = 24 << 20
     max_response_bytes: Count = 64 << 20
     max_in_flight: Count = 1000
     max_rounds: Count = 10

@@ -228,7 +228,10 @@ async def running(
     context = Context(store, ApiSettings(**options), known)
     lease_ms = int(options["lease_s"] * 1000)
     round_limits = RoundLimits(
-        lease_ms=lease_ms, idle_timeout_s=10.0, total_timeout_s=30.0, max_in_bytes=1 << 24
+        lease_ms=lease_ms,
+        idle_timeout_s=10.0,
+        total_timeout_s=30.0,
+        max_in_bytes=options["limits"]["max_response_bytes"],
     )
     translate_limits = TranslateLimits(
         lease_ms=lease_ms,

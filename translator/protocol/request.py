@@ -20,6 +20,16 @@ from translator.protocol.wire import FAIL_FAST, UNKNOWN, Name, Wire, only_texts,
 MIN_OUTPUT_TOKENS: Final = 16
 """OpenAI's own lower bound; below it nothing useful comes back."""
 
+MAX_INPUT_ITEMS: Final = 10_000
+"""Items of an input. Checking one costs the gateway tens of microseconds whatever it holds, so a body of a million tiny
+ones would cost half a minute; the longest conversations of agents have some thousand."""
+
+MAX_INPUT_PARTS: Final = 40_000
+"""Parts of all items together (content, summaries, tools), for the same reason; most items have one."""
+
+MAX_ENTRIES: Final = 10_000
+"""Entries of any other list of a request."""
+
 METADATA_PAIRS: Final = 16
 METADATA_KEY_CHARS: Final = 64
 METADATA_VALUE_CHARS: Final = 512
@@ -189,12 +199,44 @@ def parse(raw: bytes) -> Request:
         ) from None
     if not isinstance(body, dict):
         raise RequestError("The request body must be a JSON object.")
+    refuse_many(body)
     try:
         CreateParams.model_validate(body)
     except ValidationError as error:
         raise refusal(error) from None
     refuse_combinations(body)
     return Request(body=body, input=items(body.get("input")))
+
+
+def refuse_many(body: dict[str, Any]) -> None:
+    """Refuse lists that are too long to be checked, before any of it is checked."""
+    for name, value in body.items():
+        if name != "input" and isinstance(value, list) and len(value) > MAX_ENTRIES:
+            at = name if name in CreateParams.model_fields else None
+            raise RequestError(
+                f"A list of the request has more than {MAX_ENTRIES} entries.", param=at
+            )
+    given = body.get("input")
+    if not isinstance(given, list):
+        return
+    if len(given) > MAX_INPUT_ITEMS:
+        raise RequestError(
+            f"Invalid value for 'input': must not have more than {MAX_INPUT_ITEMS} items.",
+            param="input",
+        )
+    if sum(parts(item) for item in given) > MAX_INPUT_PARTS:
+        raise RequestError(
+            f"Invalid value for 'input': its items must not have more than {MAX_INPUT_PARTS} parts"
+            " together.",
+            param="input",
+        )
+
+
+def parts(item: Json) -> int:
+    """How many entries the lists of an item have."""
+    if not isinstance(item, dict):
+        return 0
+    return sum(len(value) for value in item.values() if isinstance(value, list))
 
 
 def refuse_combinations(body: dict[str, Any]) -> None:
