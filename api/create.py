@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.admission import SLOT
 from api.attendance import attend, leaving
 from api.auth import Auth
 from api.body import read_body
@@ -115,6 +116,7 @@ class Create:
             tenant = self._auth.tenant(request)
             ids = flag(request.query_params, "sse_ids") or self._settings.sse_ids
             raw = await read_body(request, self._max_body_bytes)
+            request.scope[SLOT].take()
             large = len(raw) > ASIDE_BYTES
             asked = await self._aside.run(functools.partial(parse, raw), large=large)
             del raw  # a large one need not be held while the response runs

@@ -93,3 +93,53 @@ async def test_turns_that_are_too_large_together_are_a_413(small: Gateway, monke
     monkeypatch.setattr(writer, "MAX_CALL_BYTES", 500)
     reply = await small.ask("POST", "/v1/responses", body(1000))
     assert (reply.status, reply.error["code"]) == (413, "body_too_large")
+
+
+async def slow():
+    yield b'{"model": "m", '
+    await asyncio.sleep(30)
+
+
+async def test_a_body_that_comes_too_slowly_is_a_408_and_the_end_of_the_connection(
+    small: Gateway, monkeypatch
+):
+    monkeypatch.setattr("api.body.DEADLINE_S", 0.1)
+    reply = await small.ask("POST", "/v1/responses", slow())
+    assert (reply.status, reply.error["type"]) == (408, "invalid_request_error")
+    assert reply.headers["connection"] == "close"
+    assert (await small.ask("POST", "/v1/responses", body(100))).status == 200
+
+
+async def test_clients_that_send_slowly_take_no_place_from_others(store, upstream):
+    upstream.play(*text_stream("a"))
+    async with running(store, upstream, max_in_flight=1) as gateway:
+        waiting = [
+            asyncio.ensure_future(gateway.ask("POST", "/v1/responses", slow())) for _ in range(3)
+        ]
+        await asyncio.sleep(0.1)
+        assert (await gateway.create()).status == 200
+        for one in waiting:
+            one.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert (await gateway.create()).status == 200
+
+
+async def test_of_bodies_that_end_together_no_more_than_there_is_room_for_go_on(store, upstream):
+    async with running(store, upstream, roles=False, max_in_flight=1) as gateway:
+        go = asyncio.Event()
+
+        async def held():
+            yield b'{"model": "m", "input": "x"'
+            await go.wait()
+            yield b"}"
+
+        asked = [
+            asyncio.ensure_future(gateway.ask("POST", "/v1/responses", held())) for _ in range(3)
+        ]
+        await asyncio.sleep(0.1)
+        go.set()
+        done, running_on = await asyncio.wait(asked, timeout=0.5)
+        assert sorted(one.result().status for one in done) == [503, 503]
+        for one in running_on:
+            one.cancel()
+        await asyncio.gather(*running_on, return_exceptions=True)
