@@ -14,10 +14,10 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
-from uvicorn.config import HTTPProtocolType
 
 from api.health import Health
 from respool.unusable import Unusable
+from respool.wire import Wire
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,6 @@ BACKLOG = 2048
 KEEPALIVE_S = 75
 """Longer than the idle pools of common proxies (60 s), so that they close first and no request is
 sent into a closing connection."""
-PROTOCOL: HTTPProtocolType = "httptools"
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -66,7 +65,7 @@ class Http:
         self._listener = listener
         config = uvicorn.Config(
             app,
-            http=PROTOCOL,
+            http=Wire,
             ws="none",
             lifespan="off",
             log_config=None,

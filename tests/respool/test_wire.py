@@ -1,0 +1,117 @@
+"""What happens to bytes that never become a request."""
+
+import asyncio
+import json
+import logging
+
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from respool.http import Http, bind
+from respool.wire import MAX_HEAD_BYTES
+
+GET = b"GET / HTTP/1.1\r\nhost: x\r\n"
+POST = b"POST / HTTP/1.1\r\nhost: x\r\n"
+
+
+async def hello(request):
+    return PlainTextResponse(f"{len(await request.body())}")
+
+
+@pytest.fixture
+async def port():
+    listener = bind("127.0.0.1", 0)
+    http = Http(Starlette(routes=[Route("/", hello, methods=["GET", "POST"])]), listener, drain_s=0)
+    running = asyncio.create_task(http.run())
+    yield listener.getsockname()[1]
+    http.cut()
+    await running
+
+
+async def say(port, *pieces: bytes) -> bytes:
+    """All that comes back until the server closes; the client stops sending when it does."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0.002)
+    except ConnectionError:
+        pass
+    async with asyncio.timeout(5):
+        try:
+            answer = await reader.read()
+        except ConnectionError:
+            answer = bytes(reader._buffer)
+    writer.close()
+    return answer
+
+
+def refused(answer: bytes) -> int:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    error = json.loads(body)["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["type"] == "invalid_request_error"
+    assert b"\r\nx-request-id: req_" in head
+    assert b"\r\nconnection: close" in head
+    return int(head.split()[1])
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [GET + b"a: ", *[b"x" * 8000] * 20],
+        [GET, *[b"a: b\r\n" * 1000] * 30],
+        [b"GET /", *[b"x" * 8000] * 20],
+        [GET + b"a: " + b"x" * (MAX_HEAD_BYTES + 1) + b"\r\n\r\n"],
+        [b"x" * 8000] * 20,
+    ],
+    ids=["one value", "many headers", "the path", "at once", "no HTTP"],
+)
+async def test_endless_headers_are_refused(port, pieces):
+    assert refused(await say(port, *pieces)) in (400, 431)
+
+
+async def test_headers_that_are_too_large_are_a_431(port):
+    assert refused(await say(port, GET + b"a: ", *[b"x" * 8000] * 9)) == 431
+
+
+async def test_endless_trailers_and_chunk_extensions_end_the_connection(port):
+    chunked = POST + b"transfer-encoding: chunked\r\n\r\n"
+    assert refused(await say(port, chunked + b"1;a=", *[b"x" * 8000] * 20)) == 431
+    assert refused(await say(port, chunked + b"0\r\na: ", *[b"x" * 8000] * 20)) == 431
+
+
+async def test_long_headers_a_long_body_and_many_requests_are_taken(port):
+    header = b"a: " + b"x" * 60_000 + b"\r\n"
+    body = [b"y" * 8000] * 50
+    one = [POST + header + b"content-length: 400000\r\n\r\n", *body]
+    last = GET + b"connection: close\r\n\r\n"
+    answer = await say(port, *one, *one, *one, last)
+    assert answer.count(b"HTTP/1.1 200") == 4
+    assert answer.count(b"400000") == 3
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        POST + b"content-length: x\r\n\r\n",
+        POST + b"content-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"\x16\x03\x01\x02\x00",
+    ],
+)
+async def test_what_is_no_http_is_a_400_in_openais_shape(port, raw):
+    assert refused(await say(port, raw)) == 400
+
+
+async def test_a_websocket_is_answered_without_advice_in_the_log(port, caplog):
+    caplog.set_level(logging.DEBUG)
+    upgrade = b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(GET + upgrade + b"\r\n")
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    writer.close()
+    await writer.wait_closed()
+    assert "uvicorn[standard]" not in caplog.text
