@@ -63,6 +63,19 @@ def refuse_many(items: Sequence[Any], earlier: Sequence[Any]) -> None:
         )
 
 
+def refuse_twins(items: Iterable[dict[str, Any]]) -> None:
+    """Raise RequestError for an id that comes twice, as OpenAI does: a list of items is paged through by their ids."""
+    seen = set()
+    for index, item in enumerate(items):
+        one = item.get("id")
+        if one and one in seen:
+            raise RequestError(
+                "Duplicate item: another item of the input has the same id. Remove one of the two.",
+                param=f"input[{index}].id",
+            )
+        seen.add(one)
+
+
 def refuse_heavy(items: Iterable[Json], earlier: Iterable[Json], room_bytes: int) -> None:
     """Raise TooLarge before anything is written of what could not be stored."""
     if heavier([*items, *earlier], room_bytes // COPIES):

@@ -31,6 +31,7 @@ from api.bounds import (
     heavier,
     refuse_heavy,
     refuse_many,
+    refuse_twins,
     room,
     too_large,
 )
@@ -174,6 +175,7 @@ class Create:
         upstream: Upstream,
     ) -> Written:
         """Check what is asked, and write it; takes long where it is large, and may be called in a thread."""
+        refuse_twins(asked.input)
         refuse_heavy(asked.input, earlier, self._room)
         check(asked, earlier, api=upstream.api, custom_formats=upstream.custom_formats)
         limits = self._settings.limits

@@ -51,7 +51,8 @@ def page(items: Sequence[dict[str, Any]], after: str | None, limit: int) -> dict
     if after is None:
         start = 0
     elif after in ids:
-        start = ids.index(after) + 1
+        # The last of that id: no request with twins is taken any more, but a stored one must not turn a pager in a circle.
+        start = len(ids) - ids[::-1].index(after)
     else:
         raise RequestError(
             "'after' is not the id of an input item of this response.", param="after"

@@ -82,3 +82,38 @@ def test_pages_join_to_the_whole():
 def test_a_cursor_of_nowhere_is_refused():
     with pytest.raises(RequestError, match="'after'"):
         page([], "i1", 3)
+
+
+@pytest.mark.parametrize(
+    "twin", [{"role": "user", "content": "b"}, {"type": "item_reference"}, {"type": "other"}]
+)
+async def test_an_id_that_comes_twice_is_refused_for_no_pager_could_tell_the_two(
+    gateway: Gateway, twin
+):
+    one = {"role": "user", "content": "a", "id": "msg_1"}
+    reply = await gateway.create(
+        input=[one, {"role": "user", "content": ""}, twin | {"id": "msg_1"}]
+    )
+    assert reply.status == 400
+    if twin.get("type") != "other":
+        assert reply.error["param"] == "input[2].id"
+        assert "msg_1" not in reply.error["message"]
+
+
+async def test_items_with_an_empty_id_are_no_twins(gateway: Gateway):
+    gateway.upstream.play(*TEXT)
+    one = {"role": "user", "content": "a", "id": ""}
+    rid = (await gateway.made(input=[one, one]))["id"]
+    items = (await gateway.ask("GET", f"/v1/responses/{rid}/input_items")).json["data"]
+    assert len({item["id"] for item in items}) == 2
+
+
+def test_pages_of_stored_twins_come_to_an_end():
+    items = [{"id": name} for name in "abacaaba"]
+    after = None
+    for _ in items:
+        found = page(items, after, 1)
+        after = found["last_id"]
+        if not found["has_more"]:
+            break
+    assert not found["has_more"]
