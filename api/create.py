@@ -38,7 +38,7 @@ from api.bounds import (
 from api.collect import terminal
 from api.context import Context
 from api.delete import remove
-from api.errors import Json, public
+from api.errors import Json, public, under_way
 from api.history import history
 from api.query import flag
 from api.references import resolved
@@ -266,7 +266,7 @@ class Create:
                 return await work()
             return await attend(work, leaving(request.receive), lease=begun.lease)
         except RespoolError as error:
-            trouble = public(error)
+            trouble = under_way(error, deleted=begun.reader.deleted)
             trouble.headers["x-should-retry"] = "false"
             raise trouble from error
 

@@ -29,6 +29,7 @@ class Delete:
         """Delete."""
         tenant, rid = self._auth.tenant(request), request.path_params["response_id"]
         await owned(self._store.logs, tenant, rid)
+        self._store.hub.deleted(rid)
         await remove(self._store, rid)
         return Json({"id": rid, "object": "response", "deleted": True})
 

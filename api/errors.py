@@ -5,6 +5,7 @@ application for errors of our own and of the router, by `api.request_id` for eve
 """
 
 import logging
+import re
 import traceback
 from typing import Any, Final
 
@@ -14,7 +15,13 @@ from starlette.responses import Response
 
 from streams.faults import Gone, LogLost
 from streams.scripts.refused import Reason, Refused
-from translator.protocol.errors import INVALID_REQUEST, NotFound, RespoolError, StoreError
+from translator.protocol.errors import (
+    INVALID_REQUEST,
+    NotFound,
+    RespoolError,
+    StoreError,
+    UpstreamError,
+)
 from translator.protocol.json import dumps
 
 log = logging.getLogger(__name__)
@@ -28,6 +35,20 @@ UNEXPECTED: Final = "The server had an error while processing the request."
 STORE_RETRY_MS: Final = 1000
 """What a client is told to wait when the store is away: the writer has already waited for it before."""
 
+ECHO_CHARS: Final = 100
+"""What of a quoted value is repeated in a message: enough to know an id by; the whole may be megabytes."""
+MESSAGE_CHARS: Final = 2000
+"""A whole message, an upstream's too."""
+PARAM_CHARS: Final = 200
+
+END_CHARS: Final = 8000
+"""What is looked at of each end of a message of megabytes."""
+SENTENCE_CHARS: Final = 250
+"""None of our own sentences is longer: what is, repeats a long value."""
+
+QUOTED: Final = re.compile(r"""'([^']*+)'|"([^"]*+)\"""", re.DOTALL)
+"""A value in a message. Short ones match too, so that what stands between two is not taken for one."""
+
 
 class Json(Response):
     """A JSON body written as all our JSON is."""
@@ -38,8 +59,32 @@ class Json(Response):
         return dumps(content)
 
 
+def shortened(error: RespoolError) -> RespoolError:
+    """The error, with no more of the client's own values in its message than tells which one is meant."""
+    message = error.message
+    if len(message) > SENTENCE_CHARS and not isinstance(error, UpstreamError):
+        if len(message) > 2 * END_CHARS:  # what is left out here is the middle of a value
+            message = message[:END_CHARS] + message[-END_CHARS:]
+        message = QUOTED.sub(_echo, message)
+    if len(message) > MESSAGE_CHARS:
+        message = message[:MESSAGE_CHARS] + "…"
+    error.message = message
+    if error.param and len(error.param) > PARAM_CHARS:
+        error.param = error.param[:PARAM_CHARS] + "…"
+    return error
+
+
+def _echo(found: re.Match[str]) -> str:
+    value = found[0]
+    return value if len(value) <= ECHO_CHARS + 2 else f"{value[: ECHO_CHARS + 1]}…{value[-1]}"
+
+
 def public(error: RespoolError) -> RespoolError:
-    """An error as a client may see it: what the log or the store said, in the terms of the API."""
+    """An error as a client may see it: what the log or the store said, in the terms of the API, and not too long."""
+    return shortened(_public(error))
+
+
+def _public(error: RespoolError) -> RespoolError:
     match error:
         case Gone() | Refused(reason=Reason.MISSING):
             return NotFound.response(error.rid)
@@ -59,6 +104,24 @@ def public(error: RespoolError) -> RespoolError:
             )
         case _:
             return error
+
+
+def under_way(error: RespoolError, *, deleted: bool) -> RespoolError:
+    """As `public`, for a response that was there when this request began: what went meanwhile, the client did not do.
+
+    `deleted`: somebody has deleted it through this process. Of a deletion elsewhere nothing is left to be seen, as of a
+    response that the store has lost (flushed, restarted without its file), so the message says both.
+    """
+    match error:
+        case Gone() | Refused(reason=Reason.MISSING) if not deleted:
+            return RespoolError(
+                "This response is gone: the store of this gateway lost it, or it was deleted.",
+                code="response_lost",
+            )
+        case LogLost():
+            return RespoolError(public(error).message, code="events_lost")
+        case _:
+            return public(error)
 
 
 def answer(error: RespoolError) -> Response:

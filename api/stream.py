@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.attendance import attend, leaving
-from api.errors import public, unexpected
+from api.errors import under_way, unexpected
 from api.request_id import SCOPE_KEY
 from api.unstored import ReaderLease
 from streams.hub import Reader
@@ -101,7 +101,7 @@ class EventStream(Response):
                 self._event_at = self._sent_at
             await self._write(send, DONE, more=False)
         except RespoolError as error:
-            await self._end(send, public(error))
+            await self._end(send, under_way(error, deleted=self._reader.deleted))
         except Exception as error:  # noqa: BLE001 - the client must see an end, whatever happened
             await self._end(send, unexpected(error, request_id))
 

@@ -45,6 +45,8 @@ class Feed:
         self.rid = rid
         self.readers = 0
         """Readers that hold this feed; changed by the hub."""
+        self.deleted = False
+        """This process was asked to delete the response; changed by the hub."""
         self.tail: int | None = None
         """The last frame that came by here; None until a page that reached the end, or a hand-over."""
         self.known = -1

@@ -59,6 +59,11 @@ class Hub:
             del self._feeds[feed.rid]
             feed.close()
 
+    def deleted(self, rid: str) -> None:
+        """This process is about to delete a response: its readers are told so, not that it was lost."""
+        if feed := self._feeds.get(rid):
+            feed.deleted = True
+
     async def opened(self, rid: str, timeout_s: float) -> Outcome | None:
         """Wait until the upstream accepted or refused the first round, or the response ended; None: not in time.
 
@@ -109,6 +114,11 @@ class Reader:
         self.after = after
         """The last frame that was given out (or the number to start after)."""
         self._open = True
+
+    @property
+    def deleted(self) -> bool:
+        """Whether this process was asked to delete the response."""
+        return self._feed.deleted
 
     async def __aenter__(self) -> Self:
         """Nothing to do: the reader was opened by the hub."""

@@ -167,3 +167,15 @@ async def test_noise_is_never_a_500(gateway: Gateway):
         reply = await gateway.ask("POST", "/v1/responses", body)
         assert reply.status == 400, (body, reply.body)
         assert reply.error["message"]
+
+
+async def test_a_refusal_is_short_however_long_the_value_is(gateway: Gateway):
+    long = "x" * 500_000
+    output = {"type": "function_call_output", "call_id": long, "output": "o"}
+    for fields in ({"input": [output]}, {"previous_response_id": long}):
+        reply = await gateway.create(**fields)
+        assert reply.status == 400
+        assert len(reply.body) < 1000
+    reply = await gateway.get("y" * 5000)
+    assert reply.status == 404
+    assert len(reply.body) < 1000

@@ -214,6 +214,38 @@ async def test_a_log_that_is_lost_under_a_blocking_create_is_no_reason_to_run_th
     assert reply.headers["x-should-retry"] == "false"
 
 
+@pytest.mark.parametrize("everything", [True, False])
+async def test_a_store_that_lost_the_response_is_no_404_for_a_waiting_create(
+    store, upstream, everything, monkeypatch
+):
+    monkeypatch.setattr("streams.feed.LOCAL_POLL_S", 0.1)
+    async with running(store, upstream) as gateway:
+        upstream.play(*TEXT[:4], End.HANG)
+        asking = asyncio.create_task(gateway.create())
+        rid = await gateway.only()
+        lost = await gateway.keys("") if everything else [store.keys.state(rid)]
+        await store.connections.command("DEL", *lost)
+        reply = await asking
+        assert (reply.status, reply.error["type"]) == (500, "server_error")
+        assert reply.error["code"] == "response_lost"
+        assert reply.headers["x-should-retry"] == "false"
+
+
+async def test_a_store_that_lost_the_response_ends_a_create_that_streams(
+    store, upstream, monkeypatch
+):
+    monkeypatch.setattr("streams.feed.LOCAL_POLL_S", 0.1)
+    async with running(store, upstream) as gateway:
+        upstream.play(*TEXT[:4], End.HANG)
+        async with gateway.creating(stream=True) as live:
+            await live.until(b"output_text.delta")
+            await store.connections.command("DEL", *await gateway.keys(""))
+            *_, error, done = await live.rest()
+            assert done == DONE
+            assert data_of(error)["error"]["type"] == "server_error"
+            assert data_of(error)["code"] == "response_lost"
+
+
 async def test_ids_can_be_asked_for_at_create(gateway: Gateway):
     gateway.upstream.play(*TEXT)
     reply = await gateway.ask(

@@ -1,10 +1,12 @@
+import time
+
 import pytest
 from starlette.requests import Request
 
-from api.errors import public, respool_error, router_error
+from api.errors import MESSAGE_CHARS, public, respool_error, router_error
 from streams.faults import Gone, LogLost, StoreAway
 from streams.scripts.refused import Reason, Refused
-from translator.protocol.errors import RequestError, StoreError
+from translator.protocol.errors import RequestError, StoreError, UpstreamError
 
 RID = "resp_" + "0" * 32
 
@@ -42,3 +44,35 @@ def test_errors_of_others_are_not_for_these_handlers():
     for handler in (respool_error, router_error):
         with pytest.raises(KeyError):
             handler(request, KeyError())
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_a_message_repeats_no_more_of_a_value_than_tells_which_it_is(quote):
+    value = "x" * 3_000_000
+    shown = public(RequestError(f"No call {quote}{value}{quote} was found.", param="input"))
+    assert shown.message == f"No call {quote}{'x' * 100}…{quote} was found."
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["'" * 3_000_000, "'a" * 1_500_000, "x'" + "y" * 3_000_000, "\"'" * 10**6, "\n" * 10**6],
+)
+def test_no_value_makes_a_message_long_or_slow(value):
+    began = time.monotonic()
+    assert len(public(RequestError(f"No call {value!r} was found.")).message) <= MESSAGE_CHARS + 1
+    assert len(public(RequestError(value)).message) <= MESSAGE_CHARS + 1
+    assert len(public(RequestError("m", param=value)).param or "") <= MESSAGE_CHARS
+    assert time.monotonic() - began < 3
+
+
+def test_messages_with_several_short_values_stay_as_they_are():
+    text = "Invalid value for 'input[0].type': expected 'a', 'b' or 'c'. " * 5
+    assert public(RequestError(text)).message == text
+
+
+def test_an_upstreams_message_is_not_taken_for_a_quoted_value():
+    text = (
+        "This model's maximum context length is 4096 tokens. " + "However, you asked for more. " * 9
+    )
+    assert public(UpstreamError(text)).message == text
+    assert len(public(UpstreamError("x" * 10**6)).message) == MESSAGE_CHARS + 1
