@@ -38,9 +38,11 @@ async def resolved(logs: Logs, tenant: str, asked: Request, earlier: list[Item])
         raise RequestError(
             f"The input refers to items of more than {MAX_RESPONSES} responses.", param="input"
         )
+    named = {item["id"] for item in asked.input if item["type"] == "item_reference"}
     found: dict[str, Item] = {}
     for response_id in sorted(rid for rid in wanted if rid):
-        found |= {item["id"]: item for item in await items_of(logs, tenant, response_id)}
+        items = await items_of(logs, tenant, response_id)
+        found |= {item["id"]: item for item in items if item["id"] in named}  # hold no more
     return replace(asked, input=[found.get(item.get("id", ""), item) for item in asked.input])
 
 
