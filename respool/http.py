@@ -6,7 +6,6 @@ end within a bound and then cuts them. Called by `respool.serve`, which owns the
 
 import logging
 import math
-import os
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -34,8 +33,8 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise Unusable(f"cannot serve {host}, port {port}: {reason}") from None
+        # Not os.strerror: an address that cannot be found has a number of its own kind.
+        raise Unusable(f"cannot serve {host}, port {port}: {error.strerror or error}") from None
 
 
 def address(listener: socket.socket) -> str:

@@ -26,7 +26,7 @@ _SECRETS: Final = (
 
 def cleaned(message: str) -> str:
     """The message without addresses and keys, at most MAX_MESSAGE_CHARS long."""
-    text = message[:MAX_MESSAGE_CHARS].encode("utf-8", "replace").decode()
+    text = message[: 2 * MAX_MESSAGE_CHARS].encode("utf-8", "replace").decode()
     for pattern in _SECRETS:
         text = pattern.sub("[removed]", text)
-    return text.strip()
+    return text[:MAX_MESSAGE_CHARS].strip()  # after the patterns: half a key is still one
