@@ -54,6 +54,7 @@ from streams.scripts.responses import Created
 from translator.outbound import check, upstream_body
 from translator.protocol.entries import RequestEntry, RoundEnd
 from translator.protocol.errors import (
+    OWN_CODE,
     LimitPassed,
     RequestError,
     RespoolError,
@@ -312,7 +313,7 @@ def upstream_refusal(end: RoundEnd) -> UpstreamError:
         error.get("message", "The upstream refused the request."),
         status=error.get("status"),
         type=error.get("type"),
-        code=error.get("code"),
+        code=error.get("code", OWN_CODE),
         param=error.get("param"),
         headers={"retry-after": retry_after} if HEADER_VALUE.fullmatch(retry_after) else None,
     )
