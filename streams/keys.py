@@ -10,6 +10,7 @@ hence one script may touch them all; work hints, the due set and the channels ar
 | `ns:{rid}:in`      | stream  | with `st`                                                                |
 | `ns:{rid}:out`     | stream  | with `st`                                                                |
 | `ns:{rid}:sec`     | hash    | with `st`, at most until the terminal commit                             |
+| `ns:{rid}:jobs`    | hash    | with `st`, at most until the terminal commit                             |
 | `ns:work:<kind>`   | stream  | WORK_TTL_MS, renewed on use                                              |
 | `ns:due`           | zset    | DUE_TTL_MS, renewed on use                                               |
 | `ns:{rid}:bell:in` | channel | a channel holds nothing                                                  |
@@ -52,6 +53,10 @@ class Keys:
     def secrets(self, rid: str) -> str:
         """What tool workers need to know and nobody may see; gone at the terminal frame."""
         return f"{self._prefix}{rid}}}:sec"
+
+    def jobs(self, rid: str) -> str:
+        """The calls that tool workers are to run, who runs them, and which have a result."""
+        return f"{self._prefix}{rid}}}:jobs"
 
     def bell_in(self, rid: str) -> str:
         """The channel that rings when the input log grew."""

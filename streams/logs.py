@@ -52,6 +52,8 @@ class State:
     done: bool
     cancelled: bool
     reader: int
+    jobs: int
+    """Calls for tool workers that have no result yet."""
 
 
 class Logs:
@@ -168,4 +170,5 @@ def _state(reply: Any) -> State | None:
         done=h[b"done"] == b"1",
         cancelled=h[b"cancel"] == b"1",
         reader=int(h[b"reader"]),
+        jobs=int(h.get(b"jobs", 0)),  # a response may be older than this code
     )

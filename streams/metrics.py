@@ -38,6 +38,11 @@ NAMES: Final = {
     "folds_failed_total": "Responses failed because their fold could not go on, by reason.",
     "translator_notes_total": "Quirks of upstreams that were tolerated, by kind.",
     "handovers_missed_total": "Hand-overs that did not continue what was known: the log was read.",
+    # tools
+    "tool_calls_open": "Calls of the gateway's tools that run in this process now.",
+    "tool_calls_total": "Calls that ended here, by tool and whether they succeeded.",
+    "tool_calls_dropped_total": "Calls given up because the log said so, by reason.",
+    "tool_claims_refused_total": "Claims of a call that the log refused, by reason.",
     # sweep
     "sweeps_total": "Looks at responses whose time had come.",
     "sweep_actions_total": "What the sweeper did, by action.",

@@ -1,8 +1,9 @@
 """The sweeper: sees to it that every response reaches its end, whatever process died (invariant 7).
 
 In: the due set, in which every response stands that is not finished. Out: work offered again, dead
-attempts ended as lost, cancels for what is past its deadline or has lost its readers. Called by
-`workers.role`; any number may run, each takes other responses, and all that they do may be repeated.
+attempts ended as lost, failed results for calls whose tool worker died, cancels for what is past its
+deadline or has lost its readers. Called by `workers.role`; any number may run, each takes other
+responses, and all that they do may be repeated.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from streams.logs import State
 from streams.scripts.refused import Refused
 from streams.scripts.responses import cancel
 from streams.scripts.rounds import LOST_DATA, lost
+from streams.scripts.tools import expire_tools
 from streams.store import Store
 from translator.protocol.entries import Entry, Kind
 from translator.protocol.errors import StoreError
@@ -71,17 +73,20 @@ class Sweeper:
                 return
             self._missing.pop(rid, None)
             verdict = judge(state, now, self._lease_ms)
+            next_at = verdict.next_at
             for action in verdict.actions:
                 metrics.count("sweep_actions_total", action=action)
-                await self._do(action, rid, state)
-            if verdict.next_at:
-                await self._store.due.move(rid, verdict.next_at)
+                sooner = await self._do(action, rid, state)
+                next_at = min(next_at, sooner or next_at)
+            if next_at:
+                await self._store.due.move(rid, next_at)
         except Refused as refusal:
             log.debug("%s moved on by itself: %s", rid, refusal.reason)
         except StoreError as error:
             log.warning("%s could not be looked at: %s", rid, error.message)
 
-    async def _do(self, action: Action, rid: str, state: State) -> None:
+    async def _do(self, action: Action, rid: str, state: State) -> int:
+        """Do one thing; a moment at which to look again where it brought one to light, else 0."""
         store = self._store
         match action:
             case Action.DROP:
@@ -96,8 +101,16 @@ class Sweeper:
                 store.handover.publish_input(rid, [entry])
             case Action.OFFER_ROUND:
                 store.work.offer("rounds", rid)
+            case Action.TOOLS:
+                expired = await store.writer.do(expire_tools(store.keys, rid))
+                if expired.entries:
+                    store.handover.publish_input(rid, expired.entries)
+                if expired.free:
+                    store.work.offer("tools", rid)
+                return expired.next_at
             case Action.OFFER_TRANSLATE:
                 store.work.offer("translate", rid)
+        return 0
 
     async def _gone(self, rid: str, now: int) -> None:
         since = self._missing.setdefault(rid, now)

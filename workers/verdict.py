@@ -25,6 +25,7 @@ class Action(StrEnum):
     ABANDONED = "abandoned"
     LOST = "lost"
     OFFER_ROUND = "offer_round"
+    TOOLS = "tools"
     OFFER_TRANSLATE = "offer_translate"
 
 
@@ -44,6 +45,8 @@ def judge(state: State, now: int, lease_ms: int) -> Verdict:
     looks = [now + lease_ms]  # whatever is offered now is taken within a lease, or offered again
     _judge_life(state, now, lease_ms, verdict, looks)
     _judge_round(state, now, verdict, looks)
+    if state.jobs and not state.cancelled:
+        verdict.actions.append(Action.TOOLS)
     if state.lease <= now:
         verdict.actions.append(Action.OFFER_TRANSLATE)
     else:

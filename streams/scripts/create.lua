@@ -1,6 +1,7 @@
 -- A response begins: its state, the `request` entry and, unless tools must be listed first, `round` 1.
--- KEYS  1 state  2 input log
+-- KEYS  1 state  2 input log  3 jobs  4 secrets
 -- ARGV  1 tenant  2 store  3 background  4 request  5 run_ms  6 retention_ms  7 round follows (0|1)  8 round body
+--       9 secrets or ''  10… key of a job, its data, …
 -- reply {created, last entry, dup}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -23,10 +24,23 @@ redis.call('HSET', KEYS[1],
   'round', rounds, 'rstate', rounds == 1 and 'open' or '', 'attempt', 0, 'ifence', '', 'ilease', 0, 'fr', 0, 'an', 0,
   'at', 0, 'rn', 2, 'rt', now, 'in', 1 + rounds, 'in_bytes', #ARGV[4] + #ARGV[8], 'opened', 0, 'refusal', '',
   'fence', '', 'epoch', 0, 'lease', 0, 'cur', 0, 'seq', -1, 'digest', '', 'out_bytes', 0,
-  'done', 0, 'cancel', 0, 'reader', 0)
+  'done', 0, 'cancel', 0, 'reader', 0, 'jobs', math.floor((#ARGV - 9) / 2))
 redis.call('XADD', KEYS[2], '1-1', 'k', 'request', 't', now, 'd', ARGV[4])
 if rounds == 1 then
   redis.call('XADD', KEYS[2], '2-1', 'k', 'round', 't', now, 'd', ARGV[8], 'r', 1)
+end
+if #ARGV > 9 then
+  local order = {}
+  for i = 10, #ARGV, 2 do
+    order[#order + 1] = ARGV[i]
+    redis.call('HSET', KEYS[3], 'job:' .. ARGV[i], ARGV[i + 1])
+  end
+  redis.call('HSET', KEYS[3], 'order', table.concat(order, ','))
+  redis.call('PEXPIRE', KEYS[3], life)
+end
+if ARGV[9] ~= '' then
+  redis.call('HSET', KEYS[4], 'd', ARGV[9])
+  redis.call('PEXPIRE', KEYS[4], life)
 end
 redis.call('PEXPIRE', KEYS[1], life)
 redis.call('PEXPIRE', KEYS[2], life)

@@ -109,14 +109,16 @@ def commit(
     max_out_bytes: int,
     status: str | None = None,
     next_round: tuple[int, bytes] | None = None,
+    jobs: Sequence[tuple[str, bytes]] = (),
     reopen: bool = False,
     terminal: bool = False,
 ) -> Call[CommitResult]:
     """Move a response on, in one step. Refuses MISSING, DONE, FENCED, CURSOR, SEQ, GAP, CONFLICT, TOO_LARGE.
 
     `first_seq` is the number of the first frame, or the next one where there are none. A `next_round` whose number is
-    there already changes nothing (the first body wins); `reopen` lets a lost round be claimed again. `terminal` needs a
-    status and at least one frame (its last is the terminal one), and is never too large.
+    there already changes nothing (the first body wins), nor does a job whose key is there. `reopen` lets a lost round be
+    claimed again. `terminal` needs a status and at least one frame (its last is the terminal one), is never too large,
+    and takes the jobs away.
     """
     if terminal and not (frames and status):
         raise ValueError("a terminal commit needs a frame and a status")
@@ -130,7 +132,13 @@ def commit(
     return Call(
         rid,
         COMMIT,
-        (keys.state(rid), keys.input(rid), keys.output(rid), keys.secrets(rid)),
+        (
+            keys.state(rid),
+            keys.input(rid),
+            keys.output(rid),
+            keys.secrets(rid),
+            keys.jobs(rid),
+        ),
         (
             fence,
             expected_cursor,
@@ -147,10 +155,15 @@ def commit(
             body,
             keys.bell_in(rid),
             keys.bell_out(rid),
+            len(jobs),
+            *(part for job in jobs for part in job),
             *frames,
         ),
         parse,
-        size=sum(map(len, frames)) + FRAME_OVERHEAD * len(frames) + len(body),
+        size=sum(map(len, frames))
+        + FRAME_OVERHEAD * len(frames)
+        + len(body)
+        + sum(len(data) for _, data in jobs),
     )
 
 

@@ -36,8 +36,8 @@ class Reason(StrEnum):
     """The committed cursor is not the one that the caller started from."""
     SEQ = "SEQ"
     """The first frame is not the one after the last committed one."""
-    HAVE_RESULT = "HAVE_RESULT"
-    """The tool call already has its result."""
+    NOTHING = "NOTHING"
+    """No job is to be given: all have a result, a live claim, or ran out and must not run again."""
 
 
 class Refused(StoreError):

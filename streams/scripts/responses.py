@@ -3,6 +3,7 @@
 Called by `api` (and the sweeper, for cancel). Each returns a `Call` for `Writer.do` or `Writer.submit`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,12 +55,17 @@ def create(
     round_body: bytes | None,
     run_ms: int,
     retention_ms: int,
+    jobs: Sequence[tuple[str, bytes]] = (),
+    secrets: bytes | None = None,
 ) -> Call[Created]:
-    """The state, the `request` entry and, where `round_body` is given, round 1. Refuses EXISTS."""
+    """The state, the `request` entry and, where `round_body` is given, round 1. Refuses EXISTS.
+
+    `jobs` are `(key, data)` for tool workers (see `streams.scripts.tools`), `secrets` what they need to know for them.
+    """
     return Call(
         rid,
         CREATE,
-        (keys.state(rid), keys.input(rid)),
+        (keys.state(rid), keys.input(rid), keys.jobs(rid), keys.secrets(rid)),
         (
             tenant,
             int(store),
@@ -69,9 +75,11 @@ def create(
             retention_ms,
             int(round_body is not None),
             round_body or b"",
+            secrets or b"",
+            *(part for job in jobs for part in job),
         ),
         _created,
-        size=len(request_data) + len(round_body or b""),
+        size=len(request_data) + len(round_body or b"") + sum(len(data) for _, data in jobs),
     )
 
 
@@ -95,11 +103,17 @@ def cancel(keys: Keys, rid: str, *, reason: str) -> Call[Cancelled]:
 
 
 def delete(keys: Keys, rid: str) -> Call[None]:
-    """All four keys go at once. Refuses MISSING (also when a lost reply is repeated)."""
+    """All its keys go at once. Refuses MISSING (also when a lost reply is repeated)."""
     return Call(
         rid,
         DELETE,
-        (keys.state(rid), keys.input(rid), keys.output(rid), keys.secrets(rid)),
+        (
+            keys.state(rid),
+            keys.input(rid),
+            keys.output(rid),
+            keys.secrets(rid),
+            keys.jobs(rid),
+        ),
         (keys.bell_in(rid), keys.bell_out(rid)),
         _nothing,
     )

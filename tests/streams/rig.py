@@ -4,9 +4,10 @@ import secrets
 from typing import Any
 
 from streams.logs import State
-from streams.scripts import outputs, responses, rounds
+from streams.scripts import outputs, responses, rounds, tools
 from streams.scripts.refused import Reason, Refused
 from streams.store import Store
+from translator.protocol.entries import Kind
 
 LEASE_MS = 60_000
 PLENTY = 10**9
@@ -118,6 +119,28 @@ class Rig:
             responses.keep(self.keys, self.rid, lease_ms=lease_ms, grace_ms=grace_ms)
         )
 
+    async def claim_tool(
+        self, by: str = "worker", *, lease_ms: int = LEASE_MS, limit: int = 5, **changes: Any
+    ):
+        call = tools.claim_tool(
+            self.keys, self.rid, token=by, lease_ms=lease_ms, limit=limit, **changes
+        )
+        return await self.do(call)
+
+    async def beat_tool(self, fence: str, lease_ms: int = LEASE_MS):
+        call = tools.heartbeat_tool(self.keys, self.rid, fence=fence, lease_ms=lease_ms)
+        return await self.do(call)
+
+    async def release_tool(self, fence: str):
+        return await self.do(tools.release_tool(self.keys, self.rid, fence=fence))
+
+    async def tool_result(self, key: str, data: bytes = b"{}", **changes: Any):
+        given = {"kind": Kind.TOOL_RESULT} | changes
+        return await self.do(tools.tool_result(self.keys, self.rid, key=key, data=data, **given))
+
+    async def expire_tools(self, **changes: Any):
+        return await self.do(tools.expire_tools(self.keys, self.rid, **changes))
+
     async def running(self) -> "Rig":
         """Created, claimed and acquired; the log holds request, round and attempt."""
         await self.create()
@@ -149,6 +172,7 @@ class Rig:
             await command("XRANGE", keys.input(self.rid), "-", "+"),
             await command("XRANGE", keys.output(self.rid), "-", "+"),
             await command("HGETALL", keys.secrets(self.rid)),
+            await command("HGETALL", keys.jobs(self.rid)),
         ]
 
     async def lifetimes(self) -> dict[str, int]:
@@ -159,6 +183,7 @@ class Rig:
             "in": keys.input(self.rid),
             "out": keys.output(self.rid),
             "sec": keys.secrets(self.rid),
+            "jobs": keys.jobs(self.rid),
         }
         lives = {n: await self.store.connections.command("PTTL", k) for n, k in names.items()}
         return {name: life for name, life in lives.items() if life != -2}

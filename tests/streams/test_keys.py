@@ -7,8 +7,9 @@ RID = "resp_" + "0" * 32
 
 def test_all_keys_of_a_response_share_its_hash_tag():
     keys = Keys("ns")
-    names = [keys.state(RID), keys.input(RID), keys.output(RID), keys.secrets(RID)]
-    assert names == [f"ns:{{{RID}}}:{part}" for part in ("st", "in", "out", "sec")]
+    calls = (keys.state, keys.input, keys.output, keys.secrets, keys.jobs)
+    parts = ("st", "in", "out", "sec", "jobs")
+    assert [call(RID) for call in calls] == [f"ns:{{{RID}}}:{part}" for part in parts]
 
 
 def test_channels_and_shared_keys_are_of_the_namespace():

@@ -20,7 +20,7 @@ class Takers:
 
     def __init__(self, store: Store) -> None:
         self.offers: list[tuple[str, str]] = []
-        for kind in ("rounds", "translate"):
+        for kind in ("rounds", "translate", "tools"):
             store.work.register(kind, lambda rid, kind=kind: self.take(kind, rid))
 
     def take(self, kind: str, rid: str) -> bool:

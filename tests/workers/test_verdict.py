@@ -28,6 +28,7 @@ STATE = State(
     done=False,
     cancelled=False,
     reader=0,
+    jobs=0,
 )
 
 
@@ -89,3 +90,8 @@ def test_the_first_reader_of_an_unstored_response_may_take_a_moment_longer_than_
     state = replace(STATE, store=False, created=NOW - FIRST_READER_MS + 1)
     assert judge(state, NOW, 1_000).actions == []
     assert judge(state, NOW + 1, 1_000).actions == [Action.ABANDONED]
+
+
+def test_calls_that_have_no_result_are_looked_after_until_the_response_is_cancelled():
+    assert verdict(jobs=2) == ([Action.TOOLS], NOW + 3_000)
+    assert verdict(jobs=2, cancelled=True) == ([], NOW + 3_000)

@@ -1,0 +1,73 @@
+"""The MCP servers of one response, with their secrets: what `create` was given as `secrets`.
+
+In: the bytes behind `ns:{rid}:sec`, JSON `{"servers": [{"url", "authorization", "headers"}, …]}` in the
+order of the request's MCP tools. Out: a `Server` each: where it is, and the headers that go with
+every request to it. Nothing else of the client's travels there. Called by `workers.tools.mcp`.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from translator.protocol.json import dumps, loads
+from workers.tools.job import SHORTEST_SECRET, Failed
+
+OURS: Final = frozenset(
+    "host connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding"
+    " upgrade content-length content-type content-encoding accept accept-encoding expect"
+    " mcp-session-id mcp-protocol-version last-event-id".split()
+)
+"""Headers that belong to the connection or to the protocol; a client's are left out."""
+
+NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,8192}")
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9-]* \S")
+"""An authorization that names its scheme is sent as it is; a bare token is a bearer's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One server. `secrets` are the texts that must stand in nothing that leaves this process."""
+
+    url: str
+    headers: dict[str, str]
+    secrets: list[str]
+
+    @property
+    def identity(self) -> str:
+        """The same for the same server and credentials; tells neither."""
+        return hashlib.sha256(dumps([self.url, sorted(self.headers.items())])).hexdigest()
+
+
+def server_of(secrets: bytes, index: int | None) -> Server:
+    """The server that a job names. Raises Failed."""
+    try:
+        spec = loads(secrets)["servers"][index]
+        return _server(spec)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise Failed.http(502, "The MCP server of this call is not known any more.") from None
+
+
+def _server(spec: dict[str, Any]) -> Server:
+    url = str(spec["url"])
+    headers: dict[str, str] = {}
+    for name, value in (spec.get("headers") or {}).items():
+        if not NAME.fullmatch(name) or not VALUE.fullmatch(value):
+            raise Failed.http(400, "A header for the MCP server is not valid.")
+        if name.lower() not in OURS:
+            headers[name.lower()] = value
+    if token := spec.get("authorization"):
+        if not VALUE.fullmatch(token):
+            raise Failed.http(400, "The authorization for the MCP server is not valid.")
+        headers["authorization"] = token if SCHEME.match(token) else f"Bearer {token}"
+    return Server(url, headers, _secrets(url, headers))
+
+
+def _secrets(url: str, headers: dict[str, str]) -> list[str]:
+    """Longest first, so that a part of one does not keep the rest from being found."""
+    found = set(headers.values())
+    found |= {value.partition(" ")[2] for value in headers.values() if SCHEME.match(value)}
+    found |= {value for _, value in parse_qsl(urlsplit(url).query)}
+    return sorted((text for text in found if len(text) >= SHORTEST_SECRET), key=len, reverse=True)

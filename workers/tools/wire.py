@@ -1,0 +1,167 @@
+"""The HTTP connection to one MCP server, with all that it must not do taken away.
+
+In: the origin of the server's URL, the headers for it. Out: an `httpx2.AsyncClient` for the SDK's
+transports, and a `Watch` that knows what went wrong (the SDK hides it). No request leaves the
+origin, whatever redirect or endpoint the server names; the host is resolved and checked when a
+connection is made; no proxy, no cookie jar of others, no compression; bytes are bounded.
+
+Imported lazily, with the SDK: `httpx2` and `httpcore2` are what it is made of.
+"""
+
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Final
+
+import httpcore2
+import httpx2
+
+from workers.tools.addresses import AddressRefused, Origin, addresses_of, canonical
+from workers.tools.job import Failed
+
+MAX_ANSWER_BYTES: Final = 8 * 2**20
+"""One HTTP answer: a result of 1 MiB in which JSON escapes every byte fits, a list of tools does many times."""
+
+CONNECT_S: Final = 10.0
+"""One address: an intercontinental TLS handshake takes one or two seconds."""
+
+UNREACHABLE_TEXT: Final = "The MCP server could not be reached."
+ELSEWHERE_TEXT: Final = "The MCP server leads to another origin, which is not followed."
+TOO_LARGE_TEXT: Final = "The MCP server's answer is too large."
+ENCODED_TEXT: Final = "The MCP server's answer is compressed, although that was not asked for."
+
+
+class Watch:
+    """What was seen on the way to one server."""
+
+    def __init__(self, methods: frozenset[str]) -> None:
+        self.trouble: Failed | None = None  # the first thing that we stopped or that broke
+        self.status: int | None = (
+            None  # of the last answer to one of `methods`, if it was no success
+        )
+        self._methods = methods
+
+    def fail(self, failure: Failed) -> Failed:
+        """Keep the first failure; the caller raises what the SDK understands."""
+        self.trouble = self.trouble or failure
+        return failure
+
+    def answered(self, method: str, status: int) -> None:
+        """An answer came."""
+        if method in self._methods:
+            self.status = status if status >= 300 else None
+
+
+class Backend(httpcore2.AsyncNetworkBackend):
+    """Connects to checked addresses of one origin, and to nothing else."""
+
+    def __init__(self, origin: Origin, watch: Watch) -> None:
+        self._origin = origin
+        self._watch = watch
+        self._inner = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        del host  # that of the origin: `Guard` has seen to it
+        try:
+            addresses = await addresses_of(self._origin)
+        except AddressRefused as refusal:
+            raise httpcore2.ConnectError("refused") from self._watch.fail(refusal)
+        failure: Exception | None = None
+        for address in addresses:
+            try:
+                return await self._inner.connect_tcp(
+                    address,
+                    port,
+                    timeout=min(timeout or CONNECT_S, CONNECT_S),
+                    local_address=local_address,
+                    socket_options=socket_options,
+                )
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+        raise httpcore2.ConnectError("unreachable") from failure
+
+    async def sleep(self, seconds: float) -> None:
+        await self._inner.sleep(seconds)
+
+
+class Guard(httpx2.AsyncHTTPTransport):
+    """The transport under the SDK's client."""
+
+    def __init__(self, origin: Origin, watch: Watch, tls: ssl.SSLContext) -> None:
+        # The parent's own pool is replaced: it takes no network backend.
+        super().__init__(verify=tls, trust_env=False)
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=tls,
+            max_connections=8,
+            max_keepalive_connections=4,
+            network_backend=Backend(origin, watch),
+        )
+        self._origin = origin
+        self._watch = watch
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        origin, url = self._origin, request.url
+        port = url.port or (443 if url.scheme == "https" else 80)
+        same = (url.scheme, canonical(url.host), port)
+        if same != (origin.scheme, origin.host, origin.port) or "@" in url.netloc.decode():
+            raise httpx2.ConnectError("elsewhere") from self._watch.fail(
+                Failed.http(502, ELSEWHERE_TEXT)
+            )
+        try:
+            response = await super().handle_async_request(request)
+        except httpx2.HTTPError:
+            self._watch.fail(Failed.http(502, UNREACHABLE_TEXT))
+            raise
+        self._watch.answered(request.method, response.status_code)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            raise httpx2.RemoteProtocolError("encoded") from self._watch.fail(
+                Failed.http(502, ENCODED_TEXT)
+            )
+        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 - for the type checker
+        response.stream = Bounded(response.stream, self._watch)
+        return response
+
+
+class Bounded(httpx2.AsyncByteStream):
+    """The body of an answer, up to its bound."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, watch: Watch) -> None:
+        self._inner = inner
+        self._watch = watch
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        seen = 0
+        async for part in self._inner:
+            seen += len(part)
+            if seen > MAX_ANSWER_BYTES:
+                raise httpx2.ReadError("too large") from self._watch.fail(
+                    Failed.http(502, TOO_LARGE_TEXT)
+                )
+            yield part
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def client_for(
+    origin: Origin,
+    headers: dict[str, str],
+    watch: Watch,
+    tls: ssl.SSLContext,
+    *,
+    timeout_s: float,
+) -> httpx2.AsyncClient:
+    """A client that can reach this one server. Use as a context manager (the SDK's transports do)."""
+    return httpx2.AsyncClient(
+        transport=Guard(origin, watch, tls),
+        headers={**headers, "accept-encoding": "identity"},
+        timeout=httpx2.Timeout(timeout_s, connect=CONNECT_S),
+        trust_env=False,
+    )
