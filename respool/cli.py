@@ -65,6 +65,17 @@ def doctor() -> None:
 
 
 @app.command()
+def tools() -> None:
+    """List the tools that the gateway can run, and why one is off."""
+    from respool.crew import tool_settings  # noqa: PLC0415 - only this command needs them
+    from respool.settings import load  # noqa: PLC0415
+    from workers.tools.registry import Registry  # noqa: PLC0415
+
+    for offer in Registry(tool_settings(load())).offers():
+        typer.echo(f"{'on ' if offer.on else 'off'}  {offer.tool:<12}{offer.note}")
+
+
+@app.command()
 def demo(
     once: Annotated[
         bool, typer.Option("--once", envvar="DEMO_ONCE", help="End when it is over.")

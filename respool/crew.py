@@ -1,4 +1,4 @@
-"""Who works in this process besides the api: ingest, translate, sweeper, as its roles say.
+"""Who works in this process besides the api: ingest, translate, tools, sweeper, as its roles say.
 
 In: an open store, the settings, the roles. Out: runners that take work until `retire`, and a word
 on whether they still do. Called by `respool.serve`; this is the only place where the settings
@@ -20,6 +20,9 @@ from respool.upstreams import Upstreams
 from streams.store import Store
 from workers.role import Translate
 from workers.sweep import Sweeper
+from workers.tools.carry import ToolLimits
+from workers.tools.registry import Registry, ToolSettings
+from workers.tools.role import Tools
 from workers.translate import TranslateLimits
 
 log = logging.getLogger(__name__)
@@ -47,6 +50,28 @@ def translate_limits(settings: Settings) -> TranslateLimits:
         retention_ms=milliseconds(settings.retention_s),
         grace_ms=milliseconds(settings.grace_s),
         max_out_bytes=settings.max_response_bytes,
+    )
+
+
+def tool_limits(settings: Settings) -> ToolLimits:
+    """What bounds a call of a tool."""
+    return ToolLimits(
+        lease_ms=milliseconds(settings.lease_s),
+        timeout_s=settings.tool_timeout_s,
+        concurrency=settings.tool_concurrency,
+        max_in_bytes=settings.max_response_bytes,
+    )
+
+
+def tool_settings(settings: Settings) -> ToolSettings:
+    """How the tools are set up."""
+    key = settings.web_search_api_key
+    return ToolSettings(
+        timeout_s=settings.tool_timeout_s,
+        provider=settings.web_search_provider,
+        url=settings.web_search_url,
+        api_key=key.get_secret_value() if key else None,
+        mcp_allowed_hosts=settings.mcp_allowed_hosts,
     )
 
 
@@ -91,6 +116,7 @@ class Crew:
         lease_ms = milliseconds(settings.lease_s)
         self._ingest: Ingest | None = None
         self._translate: Translate | None = None
+        self._tools: Tools | None = None
         self._sweeper: Sweeper | None = None  # where no translate role brings its own
         if Role.INGEST in roles:
             self._ingest = Ingest(store, upstreams.get, round_limits(settings))
@@ -98,16 +124,23 @@ class Crew:
             self._translate = Translate(store, translate_limits(settings))
         elif Role.TOOLS in roles:
             self._sweeper = Sweeper(store, lease_ms=lease_ms)
+        if Role.TOOLS in roles:
+            self._tools = Tools(store, Registry(tool_settings(settings)), tool_limits(settings))
         self._stack = AsyncExitStack()
         self.runners = Runners()
 
     async def __aenter__(self) -> Self:
-        for role, member in ((Role.INGEST, self._ingest), (Role.TRANSLATE, self._translate)):
+        members = (
+            (Role.INGEST, self._ingest),
+            (Role.TRANSLATE, self._translate),
+            (Role.TOOLS, self._tools),
+        )
+        for role, member in members:
             if member is not None:
                 await self._stack.enter_async_context(member)
                 self.runners.start(role, member.run())
         if self._sweeper is not None:
-            self.runners.start(Role.TOOLS, self._sweeper.run())
+            self.runners.start("sweeper", self._sweeper.run())
         return self
 
     async def __aexit__(
@@ -124,7 +157,9 @@ class Crew:
         await self.runners.stop()
         if self._translate is not None:
             await self._translate.retire()
-        if self._ingest is not None:
-            await self._ingest.drain(self._drain_s)
+        async with asyncio.TaskGroup() as group:
+            for member in (self._ingest, self._tools):
+                if member is not None:
+                    group.create_task(member.drain(self._drain_s))
         if self._translate is not None:
             await self._translate.stop()

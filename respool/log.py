@@ -13,6 +13,8 @@ from collections.abc import Iterable
 # Shorter ones would blank out half of every line; a key of fewer letters protects nothing anyway.
 SHORTEST_SECRET = 6
 QUIET = ("asyncio", "aiohttp", "uvicorn.access", "uvicorn.error", "urllib3", "httpx")
+SILENT = ("mcp", "httpx2", "httpcore2")
+"""Their records quote URLs and what servers said, in which secrets stand; what failed is told in records of ours."""
 
 
 class OneLine(logging.Formatter):
@@ -49,3 +51,5 @@ def configure(level: str, secrets: Iterable[str] = ()) -> None:
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+    for name in SILENT:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)

@@ -13,7 +13,7 @@ class Role(StrEnum):
     TRANSLATE = "translate"
     """Folds input logs into output logs; also runs the sweeper."""
     TOOLS = "tools"
-    """Runs the gateway's own tools; none exist yet, so for now it runs the sweeper alone."""
+    """Runs the gateway's own tools; sweeps too where no translate role does."""
 
 
 ALL = frozenset(Role)

@@ -34,6 +34,7 @@ from pydantic_settings import SettingsError as SourceError
 from respool import store_url
 from respool.unusable import Unusable
 from translator.protocol.upstream import CustomFormats, ReasoningHistory
+from workers.tools.addresses import AllowedHosts
 
 PREFIX = "RESPOOL_"
 FILE = Path("respool.toml")
@@ -100,6 +101,11 @@ def keys_of(setting: SecretStr) -> dict[str, str]:
         if tenants.setdefault(key, tenant) != tenant:
             raise ValueError(f"entry {place} repeats the key of another tenant")
     return tenants
+
+
+def _host_list(value: str) -> str:
+    AllowedHosts(value)
+    return value
 
 
 Key = Annotated[SecretStr, AfterValidator(_sendable)]
@@ -175,10 +181,10 @@ class Settings(BaseSettings):
 
     tool_concurrency: Count = 5
     tool_timeout_s: Seconds = 60.0
-    web_search_provider: str | None = None
-    web_search_url: str | None = None
+    web_search_provider: Literal["searxng", "brave", "tavily"] | None = None
+    web_search_url: HttpBase | None = None
     web_search_api_key: Key | None = None
-    mcp_allowed_hosts: str | None = None
+    mcp_allowed_hosts: Annotated[str, AfterValidator(_host_list)] | None = None
 
     debug_ui: bool = False
     log_level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)] = (

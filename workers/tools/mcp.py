@@ -15,7 +15,8 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from translator.protocol.json import dumps
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import ssl
 
     from mcp import Client
+    from mcp.shared._httpx_utils import McpHttpClientFactory
     from mcp_types import CallToolResult, ContentBlock, Tool
 
     from workers.tools.wire import Watch
@@ -129,10 +131,14 @@ async def _client(transport: str, url: str, http: Any) -> AsyncIterator["Client"
 
     from workers.tools.wire import MAX_ANSWER_BYTES  # noqa: PLC0415
 
+    def made(**given: Any) -> Any:
+        del given
+        return http
+
     way = (
         streamable_http_client(url, http_client=http, max_sse_event_size=MAX_ANSWER_BYTES)
         if transport == "http"
-        else sse_client(url, httpx_client_factory=lambda **_: http)
+        else sse_client(url, httpx_client_factory=cast("McpHttpClientFactory", made))
     )
     info = types.Implementation(name="respool", version="1")
     async with Client(way, client_info=info, cache=None) as client:
@@ -250,10 +256,8 @@ def leaves_of(error: BaseException) -> list[BaseException]:
 
 def load() -> None:
     """Import the SDK, once, away from the event loop's first call."""
-    import mcp.client.sse  # noqa: PLC0415
-    import mcp.client.streamable_http  # noqa: PLC0415
-
-    import workers.tools.wire  # noqa: PLC0415, F401
+    for name in ("mcp.client.sse", "mcp.client.streamable_http", "workers.tools.wire"):
+        import_module(name)
 
 
 async def loaded() -> None:

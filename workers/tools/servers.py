@@ -15,9 +15,12 @@ from translator.protocol.json import dumps, loads
 from workers.tools.job import SHORTEST_SECRET, Failed
 
 OURS: Final = frozenset(
-    "host connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding"
-    " upgrade content-length content-type content-encoding accept accept-encoding expect"
-    " mcp-session-id mcp-protocol-version last-event-id".split()
+    {
+        *("host", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"),
+        *("proxy-authenticate", "proxy-authorization", "expect"),
+        *("content-length", "content-type", "content-encoding", "accept", "accept-encoding"),
+        *("mcp-session-id", "mcp-protocol-version", "last-event-id"),
+    }
 )
 """Headers that belong to the connection or to the protocol; a client's are left out."""
 
