@@ -49,6 +49,11 @@ def configure(level: str, secrets: Iterable[str] = ()) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLine(secrets))
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    hush()
+
+
+def hush() -> None:
+    """Keep the loggers of libraries from saying too much, whatever the level."""
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
     for name in SILENT:

@@ -45,6 +45,9 @@ MAX_PAGES: Final = 32
 MAX_TOOLS: Final = 1_024
 """What one server may list; models choose badly among a tenth of that."""
 
+OPEN_S: Final = 20.0
+"""From the first connection to an open session; the SDK waits for ever for an endpoint that it refuses."""
+
 UNREADABLE_TEXT: Final = "The MCP server's answer is not valid MCP."
 TOO_LARGE_TEXT: Final = "The tool's output is larger than 1 MiB."
 TIMEOUT_CODE: Final = 504
@@ -110,8 +113,12 @@ class Mcp:
             watch = Watch(frozenset({"POST"} if transport == "http" else {"GET", "POST"}))
             http = client_for(origin, server.headers, watch, self._tls, timeout_s=self._timeout_s)
             try:
-                async with _client(transport, server.url, http) as client:
+                async with (
+                    asyncio.timeout(min(OPEN_S, self._timeout_s)) as opening,
+                    _client(transport, server.url, http) as client,
+                ):
                     connected = True
+                    opening.reschedule(None)
                     yield client
                 return  # noqa: TRY300 - an else would have to be left by return as well
             except Exception as error:  # noqa: BLE001 - whatever the SDK raises is this call's failure

@@ -109,7 +109,7 @@ class Guard(httpx2.AsyncHTTPTransport):
         origin, url = self._origin, request.url
         port = url.port or (443 if url.scheme == "https" else 80)
         same = (url.scheme, canonical(url.host), port)
-        if same != (origin.scheme, origin.host, origin.port) or "@" in url.netloc.decode():
+        if same != (origin.scheme, origin.host, origin.port) or url.userinfo:
             raise httpx2.ConnectError("elsewhere") from self._watch.fail(
                 Failed.http(502, ELSEWHERE_TEXT)
             )

@@ -1,0 +1,79 @@
+import json
+
+import pytest
+
+from workers.tools.job import (
+    Failed,
+    Job,
+    Listing,
+    Outcome,
+    arguments_of,
+    blanked,
+    list_data,
+    result_data,
+)
+
+
+def a_job(key="1.0", **changes) -> Job:
+    return Job.of(job_data(key, **changes))
+
+
+def job_data(key="1.0", **changes) -> bytes:
+    given = {
+        "key": key,
+        "kind": "call",
+        "tool": "mcp",
+        "server": None,
+        "name": "",
+        "arguments": "",
+        "idempotent": False,
+        "options": {},
+    }
+    return json.dumps(given | changes).encode()
+
+
+def test_a_job_is_what_its_data_says():
+    job = a_job("1.2", tool="web_search", idempotent=True, options={"a": 1}, arguments="{}")
+    assert (job.key, job.tool, job.again, job.options) == ("1.2", "web_search", True, {"a": 1})
+    assert not a_job().again
+    assert a_job(kind="list").again
+    assert Job.of(b'{"key":"1.0","kind":"call","tool":"mcp"}') == a_job()
+
+
+@pytest.mark.parametrize("text", ["", " \n", "{}"])
+def test_nothing_at_all_means_no_arguments(text):
+    assert arguments_of(text) == {}
+
+
+@pytest.mark.parametrize("text", ["[]", '"a"', "5", "null", "{", '{"a":', "nope", "\ud800", "[" * 999])
+def test_arguments_that_are_no_object_are_a_failure(text):
+    with pytest.raises(Failed, match="not a JSON object") as failed:
+        arguments_of(text)
+    assert failed.value.error["code"] == -32602
+
+
+def test_the_entry_of_a_result_has_all_that_the_fold_asks_for():
+    failure = Failed.http(502, "no way")
+    data = json.loads(result_data("1.0", Outcome.of(failure), started=5, ended=9))
+    assert data == {
+        "key": "1.0",
+        "ok": False,
+        "content": '{"error":"no way"}',
+        "output": None,
+        "error": {"type": "http_error", "code": 502, "message": "no way"},
+        "sources": [],
+        "started": 5,
+        "ended": 9,
+    }
+    good = Outcome(True, "c", "c", images=["data:"], results=[{"url": "u"}])
+    assert {"images", "results"} < set(json.loads(result_data("1.0", good, started=0, ended=0)))
+    assert json.loads(list_data("list.0", Listing([], "e"))) == {
+        "key": "list.0",
+        "tools": [],
+        "error": "e",
+    }
+
+
+def test_secrets_are_blanked_out_at_any_depth():
+    value = {"a sec-ret": ["x sec-ret y", {"b": "sec-ret"}], "n": 5, "t": None}
+    assert blanked(value, ["sec-ret"]) == {"a ***": ["x *** y", {"b": "***"}], "n": 5, "t": None}

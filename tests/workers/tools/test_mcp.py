@@ -1,0 +1,381 @@
+"""Listing and calling over the wire, against a real server of the SDK."""
+
+import gzip
+import json
+import logging
+
+import mcp_types as types
+import pytest
+
+from respool import log
+from tests.workers.tools.mcp_server import PNG, answering, serving
+from workers.tools import mcp as mcp_module
+from workers.tools import wire
+from workers.tools.addresses import REFUSED_TEXT, AllowedHosts
+from workers.tools.job import MAX_OUTPUT_BYTES, Failed
+from workers.tools.mcp import Mcp, leaves_of
+from workers.tools.servers import Server, server_of
+
+
+def runner(mcp, timeout_s: float = 5) -> Mcp:
+    return Mcp(AllowedHosts(mcp.host), timeout_s=timeout_s)
+
+
+def at(url: str, **headers: str) -> Server:
+    spec = {"servers": [{"url": url, "headers": headers}]}
+    return server_of(json.dumps(spec).encode(), 0)
+
+
+async def failing(work) -> Failed:
+    with pytest.raises(Failed) as failed:
+        await work
+    return failed.value
+
+
+# ---- lists
+
+
+async def test_a_list_has_all_pages_and_every_field(mcp):
+    mcp.pages = 3
+    listing = await runner(mcp).list_tools(at(mcp.url))
+    assert [tool["name"] for tool in listing.tools] == ["echo", "look", "page_1", "page_2"]
+    assert listing.tools[1] == {
+        "name": "look",
+        "description": "The tool look",
+        "input_schema": {"type": "object", "properties": {"text": {"type": "string"}}},
+        "annotations": {"readOnlyHint": True},
+    }
+    assert listing.tools[0]["annotations"] is None
+    assert listing.error is None
+
+
+async def test_a_list_is_kept_per_server_and_credentials_for_a_short_time(mcp, monkeypatch):
+    run = runner(mcp)
+    await run.list_tools(at(mcp.url))
+    await run.list_tools(at(mcp.url))
+    assert mcp.lists == 1
+    await run.list_tools(at(mcp.url, authorization="Bearer other"))
+    await run.list_tools(at(f"{mcp.url}?tenant=2"))
+    assert mcp.lists == 3
+    monkeypatch.setattr(mcp_module, "LIST_TTL_S", 0)
+    await run.list_tools(at(mcp.url))
+    assert mcp.lists == 4
+
+
+async def test_only_so_many_lists_are_kept(mcp, monkeypatch):
+    monkeypatch.setattr(mcp_module, "MAX_LISTS", 2)
+    run = runner(mcp)
+    for tenant in (1, 2, 1, 3, 1, 2):
+        await run.list_tools(at(f"{mcp.url}?tenant={tenant}"))
+    assert mcp.lists == 4  # 1, 2, 3 and 2 again, which went when 3 came
+
+
+@pytest.mark.parametrize("bound", ["MAX_PAGES", "MAX_TOOLS"])
+async def test_a_list_without_an_end_is_cut_off(mcp, monkeypatch, bound):
+    mcp.pages = 10**6
+    monkeypatch.setattr(mcp_module, bound, 5)
+    failure = await failing(runner(mcp).list_tools(at(mcp.url)))
+    assert "lists more than" in failure.message
+    assert mcp.lists <= 6
+
+
+async def test_a_list_that_is_too_large_is_no_list(mcp, monkeypatch):
+    monkeypatch.setattr(mcp_module, "MAX_OUTPUT_BYTES", 100)
+    assert "larger" in (await failing(runner(mcp).list_tools(at(mcp.url)))).message
+
+
+# ---- calls
+
+
+@pytest.mark.parametrize("path", ["mcp", "sse", "old"])
+async def test_a_call_over_either_transport(mcp, path):
+    server = at(f"http://{mcp.host}/{path}")
+    outcome = await runner(mcp).call(server, "look", {"text": "é\u2028"})
+    assert (outcome.ok, outcome.error) == (True, None)
+    assert outcome.content == outcome.output == "first\nsecond\né\u2028"
+    listing = await runner(mcp).list_tools(server)
+    assert [tool["name"] for tool in listing.tools] == ["echo", "look"]
+
+
+async def test_an_address_that_only_looks_like_sse_is_spoken_to_in_http(mcp):
+    assert (await runner(mcp).call(at(mcp.url), "echo", {"text": "x"})).output == "x"
+    mcp.answer = answering(405)
+    failure = await failing(runner(mcp).call(at(f"http://{mcp.host}/sse"), "echo", {}))
+    assert failure.error["type"] == "http_error"
+
+
+async def test_a_call_is_not_preceded_by_a_list(mcp):
+    await runner(mcp).call(at(mcp.url), "echo", {})
+    assert (mcp.lists, mcp.calls) == (0, [("echo", {})])
+
+
+async def test_structured_content_stands_in_for_texts_that_are_not_there(mcp):
+    outcome = await runner(mcp).call(at(mcp.url), "structured", {"a": 1})
+    assert json.loads(outcome.output) == {"given": {"a": 1}, "n": [1, 2]}
+
+
+async def test_images_come_beside_the_text_and_are_named_in_it(mcp):
+    outcome = await runner(mcp).call(at(mcp.url), "parts", {})
+    assert outcome.images == [f"data:image/png;base64,{PNG}"]
+    assert outcome.output.split("\n") == [
+        "before",
+        "[image 1: image/png]",
+        "[audio: audio/wav]",
+        "[resource: file:///r]",
+        "inside",
+        "[resource: a://c]",
+    ]
+
+
+async def test_is_error_is_a_failure_with_its_text(mcp):
+    failure = await failing(runner(mcp).call(at(mcp.url), "fail", {}))
+    content = [{"type": "text", "text": "it broke"}]
+    assert failure.message == "it broke"
+    assert failure.error == {"type": "mcp_tool_execution_error", "content": content}
+    assert (await failing(runner(mcp).call(at(mcp.url), "mute", {}))).message == "The tool failed."
+
+
+async def test_an_error_of_the_protocol_has_its_code(mcp):
+    failure = await failing(runner(mcp).call(at(mcp.url), "raise", {}))
+    assert failure.error["type"] == "mcp_protocol_error"
+    assert isinstance(failure.error["code"], int)
+    assert failure.error["message"] == failure.message
+
+
+async def test_an_output_of_2_mib_fails_and_one_at_the_bound_does_not(mcp):
+    run = runner(mcp)
+    failure = await failing(run.call(at(mcp.url), "big", {"bytes": 2 * MAX_OUTPUT_BYTES}))
+    assert failure.message == mcp_module.TOO_LARGE_TEXT
+    assert failure.error["type"] == "mcp_protocol_error"
+    outcome = await run.call(at(mcp.url), "big", {"bytes": MAX_OUTPUT_BYTES})
+    assert len(outcome.output) == MAX_OUTPUT_BYTES
+
+
+@pytest.mark.parametrize("path", ["mcp", "sse"])
+async def test_an_answer_without_an_end_is_cut_off(mcp, path):
+    failure = await failing(
+        runner(mcp).call(at(f"http://{mcp.host}/{path}"), "big", {"bytes": 9 * 2**20})
+    )
+    assert failure.message in (wire.TOO_LARGE_TEXT, mcp_module.UNREADABLE_TEXT)
+
+
+async def test_a_tool_that_wants_its_arguments_as_headers_gets_them_after_a_look_at_the_list(mcp):
+    place = {"type": "string", "x-mcp-header": "Place"}
+    mcp.schema = {"type": "object", "properties": {"text": place}}
+    outcome = await runner(mcp).call(at(mcp.url), "echo", {"text": "here"})
+    assert outcome.output == "here"
+    assert mcp.headers[-1].get("mcp-param-place", "here") == "here"
+
+
+# ---- what a server may not do
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
+async def test_a_status_is_an_http_error_without_the_body(mcp, status):
+    mcp.answer = answering(status, b"boom S3-secret")
+    failure = await failing(runner(mcp).call(at(mcp.url), "echo", {}))
+    assert failure.error == {
+        "type": "http_error",
+        "code": status,
+        "message": f"The MCP server answered with status {status}.",
+    }
+
+
+async def test_what_is_not_mcp_is_a_failure_of_its_own(mcp):
+    mcp.answer = answering(200, b"<html>", content_type="text/html")
+    assert (await failing(runner(mcp).call(at(mcp.url), "echo", {}))).error["type"] == (
+        "mcp_protocol_error"
+    )
+    mcp.answer = answering(200, b"{}", content_type="application/json")
+    assert (await failing(runner(mcp).call(at(mcp.url), "echo", {}))).error["type"] == (
+        "mcp_protocol_error"
+    )
+
+
+async def test_a_compressed_answer_is_not_unpacked(mcp):
+    bomb = gzip.compress(b"0" * 10**6)
+    mcp.answer = answering(200, bomb, content_type="application/json", content_encoding="gzip")
+    failure = await failing(runner(mcp).call(at(mcp.url), "echo", {}))
+    assert failure.message == wire.ENCODED_TEXT
+
+
+async def test_nobody_there_is_told_as_such():
+    run = Mcp(AllowedHosts("127.0.0.1:9"), timeout_s=2)
+    failure = await failing(run.call(at("http://127.0.0.1:9/mcp"), "echo", {}))
+    assert failure.error == {"type": "http_error", "code": 502, "message": wire.UNREACHABLE_TEXT}
+
+
+async def test_a_server_that_is_silent_is_given_up(mcp):
+    failure = await failing(runner(mcp, timeout_s=0.3).call(at(mcp.url), "wait", {}))
+    assert failure.error["type"] in ("http_error", "mcp_protocol_error")
+
+
+@pytest.mark.parametrize("path", ["mcp", "sse"])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_to_another_origin_is_not_followed(mcp, status, path):
+    async with serving() as other:
+        run = Mcp(AllowedHosts(f"{mcp.host},{other.host}"), timeout_s=5)
+        mcp.answer = answering(status, location=other.url)
+        server = at(f"http://{mcp.host}/{path}", authorization="Bearer tok-A")
+        failure = await failing(run.call(server, "echo", {}))
+        assert failure.error["type"] == "http_error"
+        assert failure.error["code"] == status
+        assert other.headers == []
+        assert other.host not in str(failure.error)
+
+
+async def test_a_redirect_within_the_origin_is_followed(mcp):
+    server = at(f"http://{mcp.host}/moved", authorization="Bearer tok-A")
+    assert (await runner(mcp).call(server, "echo", {"text": "x"})).output == "x"
+    assert mcp.headers[-1]["authorization"] == "Bearer tok-A"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://{host}/mcp", "https://localhost/mcp", "https://127.0.0.1/", "https://no.invalid/"],
+)
+async def test_a_refused_address_gets_no_connection(mcp, url):
+    run = Mcp(AllowedHosts(), timeout_s=5)
+    failure = await failing(run.call(at(url.format(host=mcp.host)), "echo", {}))
+    assert failure.message == REFUSED_TEXT
+    assert failure.error == {"type": "http_error", "code": 403, "message": REFUSED_TEXT}
+    assert mcp.headers == []
+
+
+async def test_the_connection_goes_to_the_address_that_was_checked(mcp, monkeypatch):
+    """A name that resolves to something else the second time is never asked a second time."""
+    asked = []
+
+    async def rebinding(origin):
+        asked.append(origin.host)
+        return ["127.0.0.2", "127.0.0.1"]  # nobody listens at the first
+
+    monkeypatch.setattr(wire, "addresses_of", rebinding)
+    name = f"rebind.invalid:{mcp.port}"
+    run = Mcp(AllowedHosts(name), timeout_s=5)
+    assert (await run.call(at(f"http://{name}/mcp"), "echo", {"text": "x"})).output == "x"
+    assert set(asked) == {"rebind.invalid"}
+    assert mcp.headers[0]["host"] == name
+
+
+async def test_an_endpoint_at_another_origin_is_not_used(mcp):
+    async with serving() as other:
+        body = f"event: endpoint\ndata: {other.url}\n\n".encode()
+        mcp.answer = answering(200, body, content_type="text/event-stream")
+        run = Mcp(AllowedHosts(f"{mcp.host},{other.host}"), timeout_s=1)
+        await failing(run.call(at(f"http://{mcp.host}/sse"), "echo", {}))
+        assert other.headers == []
+
+
+async def test_the_guard_itself_sends_nothing_to_another_origin(mcp):
+    import ssl
+
+    from workers.tools.addresses import origin_of
+
+    origin = origin_of(mcp.url, AllowedHosts(mcp.host))
+    for url in (
+        f"http://localhost:{mcp.port}/mcp",
+        f"https://{mcp.host}/mcp",
+        "http://127.0.0.1:9/mcp",
+        f"http://u:p@{mcp.host}/mcp",
+    ):
+        watch = wire.Watch(frozenset())
+        client = wire.client_for(origin, {}, watch, ssl.create_default_context(), timeout_s=1)
+        async with client:
+            with pytest.raises(Exception, match="elsewhere"):
+                await client.get(url)
+        assert watch.trouble.message == wire.ELSEWHERE_TEXT
+    assert mcp.headers == []
+
+
+# ---- credentials
+
+
+async def test_credentials_go_to_the_server_and_nothing_else_of_the_client_does(mcp):
+    spec = {
+        "url": mcp.url,
+        "authorization": "tok-A",
+        "headers": {"X-Team": "blue", "Host": "evil", "Content-Length": "1", "connection": "x"},
+    }
+    server = server_of(json.dumps({"servers": [None, spec]}).encode(), 1)
+    await runner(mcp).call(server, "echo", {})
+    for headers in mcp.headers:
+        assert headers["authorization"] == "Bearer tok-A"
+        assert headers["x-team"] == "blue"
+        assert headers["host"] == mcp.host
+        assert "cookie" not in headers
+        assert headers["accept-encoding"] == "identity"
+
+
+def test_an_authorization_with_a_scheme_is_sent_as_it_is():
+    for given, sent in (("tok", "Bearer tok"), ("Basic abc=", "Basic abc="), ("Bearer t", "Bearer t")):
+        spec = {"servers": [{"url": "https://a.test", "authorization": given}]}
+        assert server_of(json.dumps(spec).encode(), 0).headers == {"authorization": sent}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"url": "https://a.test", "headers": {"a\nb": "c"}},
+        {"url": "https://a.test", "headers": {"a": "b\r\nx: y"}},
+        {"url": "https://a.test", "authorization": "a\nb"},
+        {"url": "https://a.test", "headers": {"a": 5}},
+        {"headers": {}},
+        "no table",
+    ],
+)
+def test_credentials_that_would_break_a_request_are_refused_without_showing_them(spec):
+    with pytest.raises(Failed) as failed:
+        server_of(json.dumps({"servers": [spec]}).encode(), 0)
+    assert "b" not in failed.value.message.split()
+
+
+@pytest.mark.parametrize("secrets", [b"", b"{}", b"[]", b'{"servers":[]}', b"not json"])
+@pytest.mark.parametrize("index", [0, None])
+def test_a_server_that_nobody_knows_is_a_failed_call(secrets, index):
+    with pytest.raises(Failed, match="not known"):
+        server_of(secrets, index)
+
+
+def test_secrets_are_found_wherever_they_came_from():
+    spec = {
+        "url": "https://a.test/mcp?api_key=S1-secret&v=1",
+        "authorization": "S2-secret",
+        "headers": {"x-key": "S3-secret"},
+    }
+    server = server_of(json.dumps({"servers": [spec]}).encode(), 0)
+    assert set(server.secrets) == {"S1-secret", "Bearer S2-secret", "S2-secret", "S3-secret"}
+
+
+@pytest.mark.parametrize("path", ["mcp", "sse"])
+@pytest.mark.parametrize("answer", [None, answering(500, b"boom"), answering(200, b"<html>")])
+async def test_no_secret_is_ever_logged(mcp, path, answer):
+    lines = []
+    handler = logging.Handler(logging.DEBUG)
+    handler.setFormatter(log.OneLine())
+    handler.emit = lambda record: lines.append(handler.format(record))
+    root, level = logging.getLogger(), logging.getLogger().level
+    quiet = {name: logging.getLogger(name).level for name in log.SILENT}
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    log.hush()
+    try:
+        mcp.answer = answer
+        server = at(f"http://{mcp.host}/{path}?key=S1-secret", authorization="Bearer S2-secret")
+        run = runner(mcp)
+        for work in (run.list_tools(server), run.call(server, "raise", {"x": "S4-secret"})):
+            try:
+                await work
+            except Failed as failure:
+                lines.append(str(failure.error))
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+        for name, kept in quiet.items():
+            logging.getLogger(name).setLevel(kept)
+    assert not [line for line in lines if "S1-secret" in line or "S2-secret" in line]
+
+
+def test_the_errors_inside_a_group_are_found_in_order():
+    a, b = ValueError("a"), KeyError("b")
+    assert leaves_of(ExceptionGroup("x", [ExceptionGroup("y", [a]), b])) == [a, b]
