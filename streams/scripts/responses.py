@@ -79,7 +79,10 @@ def create(
             *(part for job in jobs for part in job),
         ),
         _created,
-        size=len(request_data) + len(round_body or b"") + sum(len(data) for _, data in jobs),
+        size=len(request_data)
+        + len(round_body or b"")
+        + len(secrets or b"")
+        + sum(len(data) for _, data in jobs),
     )
 
 

@@ -144,7 +144,8 @@ def app_of(tools: Tools) -> Any:
     server: Any = Server(
         "tools", version="1", on_list_tools=tools.list_tools, on_call_tool=tools.call_tool
     )
-    http = server.streamable_http_app(streamable_http_path="/mcp",
+    http = server.streamable_http_app(
+        streamable_http_path="/mcp",
         stateless_http=True,
         # Tests reach it by names that are none.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),

@@ -139,7 +139,9 @@ def test_a_public_https_url_is_fine():
     assert origin_of("https://127.0.0.1.example.com/", NOBODY).host == "127.0.0.1.example.com"
 
 
-@pytest.mark.parametrize("text", ["8.8.8.8", "2606:2800:220:1::1", "::ffff:8.8.8.8", "64:ff9b::808:808"])
+@pytest.mark.parametrize(
+    "text", ["8.8.8.8", "2606:2800:220:1::1", "::ffff:8.8.8.8", "64:ff9b::808:808"]
+)
 def test_public_addresses_are_public(text):
     assert is_public(ip_address(text))
 

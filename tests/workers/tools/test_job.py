@@ -45,7 +45,9 @@ def test_nothing_at_all_means_no_arguments(text):
     assert arguments_of(text) == {}
 
 
-@pytest.mark.parametrize("text", ["[]", '"a"', "5", "null", "{", '{"a":', "nope", "\ud800", "[" * 999])
+@pytest.mark.parametrize(
+    "text", ["[]", '"a"', "5", "null", "{", '{"a":', "nope", "\ud800", "[" * 999]
+)
 def test_arguments_that_are_no_object_are_a_failure(text):
     with pytest.raises(Failed, match="not a JSON object") as failed:
         arguments_of(text)

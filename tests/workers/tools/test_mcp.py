@@ -164,7 +164,7 @@ async def test_a_tool_that_wants_its_arguments_as_headers_gets_them_after_a_look
     mcp.schema = {"type": "object", "properties": {"text": place}}
     outcome = await runner(mcp).call(at(mcp.url), "echo", {"text": "here"})
     assert outcome.output == "here"
-    assert mcp.headers[-1].get("mcp-param-place", "here") == "here"
+    assert any(headers.get("mcp-param-place") == "here" for headers in mcp.headers)
 
 
 # ---- what a server may not do
@@ -308,7 +308,11 @@ async def test_credentials_go_to_the_server_and_nothing_else_of_the_client_does(
 
 
 def test_an_authorization_with_a_scheme_is_sent_as_it_is():
-    for given, sent in (("tok", "Bearer tok"), ("Basic abc=", "Basic abc="), ("Bearer t", "Bearer t")):
+    for given, sent in (
+        ("tok", "Bearer tok"),
+        ("Basic abc=", "Basic abc="),
+        ("Bearer t", "Bearer t"),
+    ):
         spec = {"servers": [{"url": "https://a.test", "authorization": given}]}
         assert server_of(json.dumps(spec).encode(), 0).headers == {"authorization": sent}
 

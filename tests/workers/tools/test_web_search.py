@@ -103,7 +103,12 @@ async def test_domains_are_asked_for_and_held_to(engine):
     engine.hits = [
         {"title": str(i), "url": url}
         for i, url in enumerate(
-            ["https://ok.test/1", "https://sub.ok.test/2", "https://notok.test", "https://bad.ok.test"]
+            [
+                "https://ok.test/1",
+                "https://sub.ok.test/2",
+                "https://notok.test",
+                "https://bad.ok.test",
+            ]
         )
     ]
     filters = {
@@ -164,7 +169,9 @@ async def test_a_redirect_takes_the_key_nowhere(engine):
 
 
 @pytest.mark.parametrize("provider", sorted(PROVIDERS))
-@pytest.mark.parametrize("body", [b"<html>", b"[]", b'"x"', b'{"results":[5],"web":{"results":[5]}}'])
+@pytest.mark.parametrize(
+    "body", [b"<html>", b"[]", b'"x"', b'{"results":[5],"web":{"results":[5]}}']
+)
 async def test_an_answer_that_is_none_is_told_as_such(engine, provider, body):
     engine.body = body
     assert await failing(search(engine, provider=provider)) == web_search.UNREADABLE_TEXT
@@ -198,7 +205,9 @@ async def test_a_connection_that_is_slow_to_come_is_given_up(engine, monkeypatch
     engine.delay_s = 5
 
     def impatient(**given):
-        return web_search.aiohttp.ClientSession(timeout=web_search.aiohttp.ClientTimeout(total=0.05))
+        return web_search.aiohttp.ClientSession(
+            timeout=web_search.aiohttp.ClientTimeout(total=0.05)
+        )
 
     monkeypatch.setattr(web_search, "session", impatient)
     assert await failing(search(engine)) == "The search provider did not answer in time."
