@@ -16,6 +16,8 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
+from tests.wait import wait_until
+
 PNG = base64.b64encode(b"\x89PNG not really").decode()
 NOTES = {"look": types.ToolAnnotations(read_only_hint=True)}
 
@@ -203,8 +205,7 @@ async def serving() -> AsyncIterator[Tools]:
     config = uvicorn.Config(app_of(tools), log_config=None, timeout_graceful_shutdown=1)
     server = Quiet(config)
     task = asyncio.create_task(server.serve(sockets=[sock]))
-    while not server.started:
-        await asyncio.sleep(0.01)
+    await wait_until(lambda: server.started)
     try:
         yield tools
     finally:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from ipaddress import ip_address
 
 import pytest
 
@@ -14,7 +15,6 @@ from workers.tools.addresses import (
     is_public,
     origin_of,
 )
-from ipaddress import ip_address
 
 NOBODY = AllowedHosts()
 
@@ -118,8 +118,8 @@ async def test_a_name_is_refused_by_what_it_resolves_to_and_so_is_one_that_does_
     ],
 )
 async def test_all_addresses_of_a_name_must_be_public(monkeypatch, answers, fine):
-    async def getaddrinfo(host, port, **_):
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, port)) for a in answers]
+    async def getaddrinfo(*_, **given):
+        return [(socket.AF_INET, given["type"], 6, "", (answer, 443)) for answer in answers]
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo, raising=False)
     origin = Origin("https", "example.com", 443, trusted=False)

@@ -4,7 +4,6 @@ import gzip
 import json
 import logging
 
-import mcp_types as types
 import pytest
 
 from respool import log

@@ -421,7 +421,7 @@ class Broken(Registry):
         super().__init__(ToolSettings(5))
         self.error = error
 
-    async def run(self, job, secrets):
+    async def run(self, *_):
         if isinstance(self.error, BaseException):
             raise self.error
         return self.error

@@ -123,7 +123,10 @@ async def test_domains_are_asked_for_and_held_to(engine):
     assert engine.asked[1]["params"]["q"].count("site:") == MAX_SITES
 
 
-@pytest.mark.parametrize(("size", "count", "chars"), [("low", 3, 400), (None, 6, 1000), ("x", 6, 1000), ([], 6, 1000), ("high", 10, 2500)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("size", "count", "chars"),
+    [("low", 3, 400), (None, 6, 1000), ("x", 6, 1000), ([], 6, 1000), ("high", 10, 2500)],
+)
 async def test_the_context_size_bounds_results_and_texts(engine, size, count, chars):
     engine.hits = [
         {"title": "t" * 999, "url": f"https://a.test/{i}", "content": "c" * 9999} for i in range(30)
@@ -204,7 +207,7 @@ async def test_one_of_several_queries_may_fail(engine, monkeypatch):
 async def test_a_connection_that_is_slow_to_come_is_given_up(engine, monkeypatch):
     engine.delay_s = 5
 
-    def impatient(**given):
+    def impatient():
         return web_search.aiohttp.ClientSession(
             timeout=web_search.aiohttp.ClientTimeout(total=0.05)
         )
