@@ -6,6 +6,7 @@ end within a bound and then cuts them. Called by `respool.serve`, which owns the
 
 import logging
 import math
+import os
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -32,9 +33,11 @@ def bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except socket.gaierror as error:
+        raise Unusable(f"cannot serve {host}, port {port}: {error.strerror}") from None
     except OSError as error:
-        # Not os.strerror: an address that cannot be found has a number of its own kind.
-        raise Unusable(f"cannot serve {host}, port {port}: {error.strerror or error}") from None
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise Unusable(f"cannot serve {host}, port {port}: {reason}") from None
 
 
 def address(listener: socket.socket) -> str:
