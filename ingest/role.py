@@ -14,6 +14,7 @@ from typing import Final, Self
 from ingest.run import Resolve, Round, RoundLimits
 from ingest.upstream import UpstreamClient
 from streams import figures, metrics
+from streams.jobs import Jobs
 from streams.store import Store
 
 MAX_OPEN: Final = 1_000
@@ -37,12 +38,12 @@ class Ingest:
         self._store = store
         self._resolve = resolve
         self._limits = limits
-        self._max_open = max_open
         self._client = UpstreamClient()
         self._stack = AsyncExitStack()
-        self._rounds: dict[asyncio.Task[None], Round] = {}
+        self._rounds: Jobs[Round] = Jobs(
+            store.work, "rounds", max_open=max_open, on_over=self._over
+        )
         self._by_rid: Counter[str] = Counter()  # a next round may begin while the last one lingers
-        self._taking: asyncio.Task[None] | None = None  # reads hints while `run` runs
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._client)
@@ -57,46 +58,30 @@ class Ingest:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._store.work.unregister("rounds")
-        for task in self._rounds:
-            task.cancel()
-        await asyncio.gather(*self._rounds, return_exceptions=True)
+        await self._rounds.abort()
         await self._stack.aclose()
 
     async def run(self) -> None:
         """Take hints from the queue, until `drain` or cancellation."""
         async with asyncio.TaskGroup() as group:
-            self._taking = group.create_task(self._store.work.take("rounds"))
+            group.create_task(self._store.work.take("rounds"))
 
     def take(self, rid: str) -> bool:
         """Start the open round of a response; False while there is no room."""
-        if len(self._rounds) >= self._max_open:
+        if self._rounds.full:
             return False
         self._by_rid[rid] += 1
         self._store.handover.begin_ingesting(rid)
-        carried = Round(self._store, self._client, self._resolve, self._limits, rid)
-        task = asyncio.get_running_loop().create_task(carried.run())
-        self._rounds[task] = carried
-        task.add_done_callback(self._over)
+        self._rounds.start(Round(self._store, self._client, self._resolve, self._limits, rid))
         return True
 
     async def drain(self, within_s: float) -> None:
         """Take nothing new and let the own rounds end; those that do not are marked as lost."""
-        self._store.work.unregister("rounds")
-        if self._taking is not None:
-            self._taking.cancel()
-            await asyncio.wait([self._taking])
-        if self._rounds:
-            await asyncio.wait(self._rounds, timeout=within_s)
-        for carried in self._rounds.values():
-            carried.lose()
-        if self._rounds:
-            await asyncio.wait(self._rounds, timeout=LOSE_S)
+        await self._rounds.drain(within_s, Round.lose, LOSE_S)
 
-    def _over(self, task: asyncio.Task[None]) -> None:
-        rid = self._rounds.pop(task).rid
+    def _over(self, carried: Round) -> None:
+        rid = carried.rid
         self._by_rid[rid] -= 1
         if not self._by_rid[rid]:
             del self._by_rid[rid]
             self._store.handover.end_ingesting(rid)
-        self._store.work.room("rounds")

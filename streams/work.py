@@ -41,6 +41,8 @@ class Work:
         self._takers: dict[str, Taker] = {}
         self._room = {kind: asyncio.Event() for kind in WORK_KINDS}
         """Cleared when the taker said no, set by `room`."""
+        self._reading: dict[str, asyncio.Task[Any] | None] = {}
+        """Who runs `take`, by kind: one each."""
         self.lost_hints = 0
         """Hints that could not be written; the sweeper makes them good."""
 
@@ -55,6 +57,17 @@ class Work:
         """No more work of this kind (draining); what is offered from now on goes to others."""
         self._takers.pop(kind, None)
         self._room[kind].clear()
+
+    async def leave(self, kind: str) -> None:
+        """No more work of this kind, and none on its way: returns when the hints are no longer read.
+
+        Whoever gives work away does this first, so that others read what he offers. It cancels the task that runs `take`.
+        """
+        self.unregister(kind)
+        reading = self._reading.get(kind)
+        if reading is not None:
+            reading.cancel()
+            await asyncio.wait([reading])
 
     def registered(self, kind: str) -> bool:
         """Whether this process does work of a kind."""
@@ -99,8 +112,11 @@ class Work:
     async def take(self, kind: str) -> None:
         """The loop of a process that does such work; ends only by cancellation. Reads only while there is room.
 
+        Give it a task of its own: `leave` cancels that.
+
         Raises StoreError where the server answers with something that does not pass by itself.
         """
+        self._reading[kind] = asyncio.current_task()
         link = self._connections.link()
         pause, known = 0.0, False
         try:
@@ -126,6 +142,7 @@ class Work:
                     for rid in rids:
                         self._give(kind, rid)
         finally:
+            del self._reading[kind]
             await link.drop()
 
     async def _read(self, link: Link, kind: str) -> list[str]:

@@ -30,7 +30,6 @@ class Translate:
         self._slices = Slices()
         self._sweeper = Sweeper(store, lease_ms=limits.lease_ms)
         self._open: dict[str, Translation] = {}
-        self._taking: asyncio.Task[None] | None = None  # reads hints while `run` runs
 
     async def __aenter__(self) -> Self:
         self._store.work.register("translate", self.take)
@@ -49,7 +48,7 @@ class Translate:
     async def run(self) -> None:
         """Take hints and sweep; returns only by cancellation."""
         async with asyncio.TaskGroup() as group:
-            self._taking = group.create_task(self._store.work.take("translate"))
+            group.create_task(self._store.work.take("translate"))
             group.create_task(self._sweeper.run())
 
     def take(self, rid: str) -> bool:
@@ -68,21 +67,14 @@ class Translate:
 
         The others are this process's to finish as long as it drains: their frames come from it.
         """
-        await self._take_no_more()
+        await self._store.work.leave("translate")
         ingesting = self._store.handover.ingesting
         await self._let_go(one for one in self._open.values() if not ingesting(one.rid))
 
     async def stop(self) -> None:
         """Let go of all that is left; successors go on at once."""
-        await self._take_no_more()
+        await self._store.work.leave("translate")
         await self._let_go(self._open.values())
-
-    async def _take_no_more(self) -> None:
-        """Stop reading hints before giving any: what this process offers is for others to read."""
-        self._store.work.unregister("translate")
-        if self._taking is not None:
-            self._taking.cancel()
-            await asyncio.wait([self._taking])
 
     async def _let_go(self, translations: Iterable[Translation]) -> None:
         await asyncio.gather(*(translation.let_go() for translation in list(translations)))

@@ -120,6 +120,20 @@ async def test_who_drains_takes_nothing_more(store):
     assert not store.work.registered("rounds")
 
 
+async def test_who_has_left_does_not_even_read_what_is_for_others(store):
+    taker = Taker()
+    store.work.register("rounds", taker)
+    async with taking(store):
+        await wait_until(lambda: group_is_there(store, store.keys.work("rounds")))
+        await store.work.leave("rounds")
+        calls = store.writer.calls
+        store.work.offer("rounds", "a")
+        await wait_until(lambda: waiting(store, 1))
+        await store.work.leave("rounds")  # again: nothing is left to end
+        assert store.writer.calls == calls + 1, "written once: not read and put back"
+    assert taker.taken == []
+
+
 async def test_a_group_that_is_gone_is_made_again(store):
     taker = Taker()
     store.work.register("rounds", taker)

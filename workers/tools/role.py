@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from streams import figures, metrics
+from streams.jobs import Jobs
 from streams.store import Store
 from workers.tools.carry import Carried, ToolLimits
 from workers.tools.registry import Registry
@@ -32,9 +33,7 @@ class Tools:
         self._store = store
         self._registry = registry
         self._limits = limits
-        self._max_open = max_open
-        self._calls: dict[asyncio.Task[None], Carried] = {}
-        self._taking: asyncio.Task[None] | None = None  # reads hints while `run` runs
+        self._calls: Jobs[Carried] = Jobs(store.work, "tools", max_open=max_open)
 
     async def __aenter__(self) -> Self:
         await self._registry.__aenter__()
@@ -49,43 +48,24 @@ class Tools:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._store.work.unregister("tools")
-        for task in self._calls:
-            task.cancel()
-        await asyncio.gather(*self._calls, return_exceptions=True)
+        await self._calls.abort()
         await self._registry.__aexit__(kind, error, trace)
 
     async def run(self) -> None:
         """Take hints from the queue, until `drain` or cancellation."""
         async with asyncio.TaskGroup() as group:
-            self._taking = group.create_task(self._store.work.take("tools"))
+            group.create_task(self._store.work.take("tools"))
 
     def take(self, rid: str) -> bool:
         """Run a free call of a response; False while there is no room."""
-        if len(self._calls) >= self._max_open:
+        if self._calls.full:
             return False
-        carried = Carried(self._store, self._registry, self._limits, rid, self._offer)
-        task = asyncio.get_running_loop().create_task(carried.run())
-        self._calls[task] = carried
-        task.add_done_callback(self._over)
+        self._calls.start(Carried(self._store, self._registry, self._limits, rid, self._offer))
         return True
 
     async def drain(self, within_s: float) -> None:
         """Take nothing new and let the own calls end; those that do not are given back or failed."""
-        self._store.work.unregister("tools")
-        if self._taking is not None:
-            self._taking.cancel()
-            await asyncio.wait([self._taking])
-        if self._calls:
-            await asyncio.wait(self._calls, timeout=within_s)
-        for carried in self._calls.values():
-            carried.stop()
-        if self._calls:
-            await asyncio.wait(self._calls, timeout=STOP_S)
+        await self._calls.drain(within_s, Carried.stop, STOP_S)
 
     def _offer(self, rid: str) -> None:
         self._store.work.offer("tools", rid)
-
-    def _over(self, task: asyncio.Task[None]) -> None:
-        del self._calls[task]
-        self._store.work.room("tools")
