@@ -23,6 +23,7 @@ CRASHES = 3
 STOP_S = 8.0
 """For the server to write its file out; then it is killed (what it acknowledged a second ago is on disk)."""
 POLL_S = 0.05
+"""Between two tries for the lock: flock can wait, but not with a bound."""
 
 
 class Guard:

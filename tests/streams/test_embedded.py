@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 from streams import embedded
 from streams.embedded import Attachment, Place, answers, find_server, held
 from streams.store import Store
-from tests.wait import wait_until
+from tests.wait import wait_for, wait_until
 from translator.protocol.errors import StoreError
 
 ROOT = Path(__file__).parents[2]
@@ -78,14 +77,7 @@ def users(folder: Path):
         for user in made:
             if user.process.poll() is None:
                 user.kill()
-        wait_for(lambda: stopped(folder))
-
-
-def wait_for(condition, within_s: float = 10.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+        wait_for(lambda: stopped(folder), 10)
 
 
 def stopped(folder: Path) -> bool:
@@ -152,7 +144,7 @@ async def test_a_killed_user_stops_it_under_nobody_and_leaks_it_to_nobody(folder
         await anyio.sleep(0.2)
         assert lives(folder)
         other.kill()
-        wait_for(lambda: stopped(folder))
+        wait_for(lambda: stopped(folder), 10)
 
 
 async def test_an_interrupt_of_the_starters_group_leaves_it_to_the_others(folder):
@@ -215,7 +207,7 @@ async def test_a_guard_that_was_killed_is_replaced_by_the_next_user(folder):
         assert len(pids(folder, "guard.py")) == 1
         first.kill()
         second.kill()
-        wait_for(lambda: stopped(folder))
+        wait_for(lambda: stopped(folder), 10)
 
 
 async def test_without_a_guard_the_last_user_stops_it_itself(folder):
@@ -223,7 +215,7 @@ async def test_without_a_guard_the_last_user_stops_it_itself(folder):
         user = one()
         (guard,) = pids(folder, "guard.py")
         os.kill(guard, signal.SIGKILL)
-        wait_for(lambda: not held(Place(folder.resolve()).lock("guard")))
+        wait_for(lambda: not held(Place(folder.resolve()).lock("guard")), 10)
         user.leave()
         assert stopped(folder)
 

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 from streams import guard
 from streams.guard import Guard, shut_down
+from tests.wait import wait_for
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 STUBBORN = [
@@ -45,13 +45,6 @@ def free(folder: Path, name: str) -> bool:
     return True
 
 
-def wait_for(condition) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 class Running:
     """A guard in a thread."""
 
@@ -70,7 +63,7 @@ class Running:
 def test_a_server_runs_until_nobody_uses_it(tmp_path):
     with lock(tmp_path, "users", fcntl.LOCK_SH):
         running = Running(tmp_path, SLEEP)
-        wait_for(lambda: not free(tmp_path, "data"))
+        wait_for(lambda: not free(tmp_path, "data"), 5)
         assert not free(tmp_path, "guard")
         assert running.results == []
     assert running.result() == 0
@@ -102,7 +95,7 @@ def test_a_server_that_does_not_go_is_killed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with lock(tmp_path, "users", fcntl.LOCK_SH):
         running = Running(tmp_path, STUBBORN)
-        wait_for((tmp_path / "up").exists)
+        wait_for((tmp_path / "up").exists, 5)
     assert running.result() == 0
     assert free(tmp_path, "data")
 
@@ -126,7 +119,7 @@ def test_a_server_that_an_earlier_guard_left_is_adopted_and_asked_to_go(tmp_path
         server.start()
         with lock(tmp_path, "users", fcntl.LOCK_SH):
             running = Running(tmp_path, SLEEP, path)
-            wait_for(lambda: not free(tmp_path, "guard"))
+            wait_for(lambda: not free(tmp_path, "guard"), 5)
         assert running.result() == 0
         server.join()
     assert asked == [b"SHUTDOWN\r\n"]
@@ -142,5 +135,5 @@ def test_the_guard_is_a_program_that_needs_nothing_of_ours(tmp_path):
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", guard.__file__, str(tmp_path), "none", *SLEEP], cwd="/"
         )
-        wait_for(lambda: not free(tmp_path, "data"))
+        wait_for(lambda: not free(tmp_path, "data"), 5)
     assert process.wait(10) == 0
