@@ -56,11 +56,12 @@ class Blocks:
         if not self._started and not self._start():
             return []
         blocks = [] if self._whole else self._cut()
-        fitting = [block for block in takewhile(self._fits, blocks) if has_data(block)]
-        self._over = len(self._held) > self._max or not all(map(self._fits, blocks))
-        if not fitting:
+        fitting = list(takewhile(self._fits, blocks))
+        self._over = len(fitting) < len(blocks) or len(self._held) > self._max
+        events = [block for block in fitting if has_data(block)]
+        if not events:
             self._refuse_over()
-        return fitting
+        return events
 
     def flush(self) -> list[bytes]:
         """What the end of the body completes: a last block that is whole although no blank line follows."""
@@ -113,6 +114,8 @@ class Blocks:
 
 def has_data(block: bytes) -> bool:
     """Whether a block is an event: it has a data field, and that says something."""
+    if b"\ndata: {" in block or block.startswith(b"data: {"):  # as nearly all have it
+        return True
     return (block.startswith(b"data:") or b"\ndata:" in block) and bool(fields(block)[1].strip())
 
 
