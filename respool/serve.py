@@ -44,9 +44,10 @@ MAX_ATTEMPTS = 3
 LAST_S = 10.0
 """After the drain: leases, cut sockets, the last writes, an embedded store's end. Past it the
 kernel ends the process."""
-YOUNG_OBJECTS = 50_000
-"""Objects that the cyclic collector lets pass before it looks. Nearly all that a frame leaves
-behind is freed by counting; looking every 700 objects, the default, costs a sixth of the CPU."""
+YOUNG_OBJECTS = 10_000
+"""Objects that the cyclic collector lets pass before it looks. What frames and ended responses leave
+behind is freed by counting; looking every 700 objects, the default, costs a sixth of the CPU, and one
+look at so many holds up all streams for some ms."""
 NO_UPSTREAM = "no upstream: set RESPOOL_UPSTREAM_URL, or write [[upstreams]] into respool.toml"
 
 

@@ -67,7 +67,7 @@ class Feed:
         """Frames `tail - len + 1 … tail` without a hole."""
         self._ring_bytes = 0
         self._waiters: list[asyncio.Future[None]] = []
-        self._leave = handover.subscribe_output(rid, self)
+        handover.subscribe_output(rid, self)
         self._unring: Callable[[], None] | None = None
         """Set while the doorbell is subscribed."""
         if not patient:
@@ -75,7 +75,7 @@ class Feed:
 
     def close(self) -> None:
         """Nobody reads any more."""
-        self._leave()
+        self._handover.unsubscribe_output(self.rid, self)
         self._deafen()
 
     # What comes in.

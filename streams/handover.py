@@ -8,12 +8,12 @@ what continues its own cursor and reads the log for the rest.
 followers of that log need no channel, for all that is written comes by here. They are told when that changes.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from translator.protocol.entries import Entry
 
-Unsubscribe = Callable[[], None]
+F = TypeVar("F")
 
 
 class InputFollower(Protocol):
@@ -57,13 +57,21 @@ class Handover:
         for follower in self._outputs.get(rid, ()):
             follower.frames_committed(first_seq, frames, terminal)
 
-    def subscribe_input(self, rid: str, follower: InputFollower) -> Unsubscribe:
-        """Follow an input log; call the returned function once to stop."""
-        return _subscribe(self._inputs, rid, follower)
+    def subscribe_input(self, rid: str, follower: InputFollower) -> None:
+        """Follow an input log, until `unsubscribe_input`."""
+        self._inputs[rid] = (*self._inputs.get(rid, ()), follower)
 
-    def subscribe_output(self, rid: str, follower: OutputFollower) -> Unsubscribe:
-        """Follow an output log; call the returned function once to stop."""
-        return _subscribe(self._outputs, rid, follower)
+    def unsubscribe_input(self, rid: str, follower: InputFollower) -> None:
+        """Follow it no longer; harmless where one does not."""
+        _remove(self._inputs, rid, follower)
+
+    def subscribe_output(self, rid: str, follower: OutputFollower) -> None:
+        """Follow an output log, until `unsubscribe_output`."""
+        self._outputs[rid] = (*self._outputs.get(rid, ()), follower)
+
+    def unsubscribe_output(self, rid: str, follower: OutputFollower) -> None:
+        """Follow it no longer; harmless where one does not."""
+        _remove(self._outputs, rid, follower)
 
     def ingesting(self, rid: str) -> bool:
         """Whether this process runs the response's round."""
@@ -102,15 +110,10 @@ class Handover:
             follower.translating_changed()
 
 
-def _subscribe(followers: dict[str, tuple], rid: str, follower: object) -> Unsubscribe:  # type: ignore[type-arg]
+def _remove(followers: dict[str, tuple[F, ...]], rid: str, follower: F) -> None:
     """Tuples are replaced, never changed, so that a follower may leave while it is being told."""
-    followers[rid] = (*followers.get(rid, ()), follower)
-
-    def unsubscribe() -> None:
-        rest = tuple(other for other in followers.get(rid, ()) if other is not follower)
-        if rest:
-            followers[rid] = rest
-        else:
-            followers.pop(rid, None)
-
-    return unsubscribe
+    rest = tuple(other for other in followers.get(rid, ()) if other is not follower)
+    if rest:
+        followers[rid] = rest
+    else:
+        followers.pop(rid, None)

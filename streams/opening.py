@@ -53,7 +53,7 @@ class Opening:
         self._doorbell = doorbell
         self._channel = channel
         self._future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._leave = handover.subscribe_input(rid, self)
+        handover.subscribe_input(rid, self)
         self._unring: Callable[[], None] | None = None
         if not patient:
             self._listen()
@@ -65,7 +65,7 @@ class Opening:
 
     def close(self) -> None:
         """Nobody waits any more."""
-        self._leave()
+        self._handover.unsubscribe_input(self._rid, self)
         if self._unring is not None:
             self._unring()
             self._unring = None

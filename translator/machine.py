@@ -19,6 +19,7 @@ only error that `feed` raises is ForeignLog, for a log that no Respool wrote.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -122,7 +123,7 @@ class Machine:
         self.response: dict[str, Any] | None = None  # set with the terminal frame
         self._out = Output()
         self._commands: list[Command] = []  # of the entry at hand; taken by feed
-        self._notes: list[Note] = []  # the same
+        self._notes: list[Note] = []  # the same; shared with the round, so emptied, never replaced
         self._request: RequestEntry | None = None  # set by the request entry
         self._template: dict[str, Any] = {}  # the 31 keys, set by the request entry
         self._tools: ToolMap  # set by the request entry
@@ -159,7 +160,8 @@ class Machine:
         if not (self._commands or self._notes):
             return Step(self._out.take())
         commands, self._commands = self._commands, []
-        notes, self._notes = self._notes, []
+        notes = self._notes.copy()
+        self._notes.clear()
         return Step(self._out.take(), commands, notes)
 
     def _feed(self, entry: Entry) -> None:
@@ -215,7 +217,7 @@ class Machine:
             self._tools,
             self._shown,
             self._out,
-            note=self._note,
+            note=partial(_note, self._notes),
             sealed=self._sealed,
             allowed=self._allowed,
         )
@@ -244,7 +246,7 @@ class Machine:
         how = end["how"]
         if how == "lost" and self._may_try_again():
             self._commands.append(Reopen(self._round.number if self._round else 1))
-            self._note("round lost", "", 0)
+            self._notes.append(Note("round lost"))
             return
         if how in ("ok", "eof") and self._round is not None:
             for event in self._dialect.end(finished=how == "ok"):
@@ -303,5 +305,7 @@ class Machine:
         self._out.limit = None
         self._out.write(TERMINAL_EVENTS[status], {"response": response})
 
-    def _note(self, kind: str, name: str, size: int) -> None:
-        self._notes.append(Note(kind, name, size))
+
+def _note(notes: list[Note], kind: str, name: str, size: int) -> None:
+    """For the round, which thus does not hold the machine that holds it: nothing here waits for the cyclic collector."""
+    notes.append(Note(kind, name, size))

@@ -73,12 +73,11 @@ class Following:
         self._full = False  # the page is as long as it could be: there may be more
         self._reading = False  # a page is asked for, or not yet folded
         self._again = False  # something came that was not taken: read on as soon as that is over
-        self._unfollow: Callable[[], None] | None = None  # the hand-over of this process
         self._unlisten: Callable[[], None] | None = None  # the bell, while ingest is elsewhere
 
     def watch(self) -> None:
         """Note from now on that there is news; nothing is read before `begin`."""
-        self._unfollow = self._store.handover.subscribe_input(self._rid, self)
+        self._store.handover.subscribe_input(self._rid, self)
 
     def begin(self, first: Sequence[Entry]) -> None:
         """Follow from the first entry; `first` are the log's first ones, where they are known."""
@@ -92,12 +91,15 @@ class Following:
             self.read()
 
     def stop(self) -> None:
-        """Follow no longer."""
+        """Follow no longer. Called once."""
         self._stopped = True
-        for undo in (self._unfollow, self._unlisten):
-            if undo is not None:
-                undo()
-        self._unfollow = self._unlisten = None
+        self._store.handover.unsubscribe_input(self._rid, self)
+        if self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
+        # The two hold each other no longer: what a response leaves behind is freed now, and not by
+        # the cyclic collector, which would stop every stream for it.
+        del self._folder
 
     def read(self) -> None:
         """Read the log from where the fold stands to its end."""
@@ -118,6 +120,8 @@ class Following:
 
     def entries_appended(self, entries: Sequence[Entry]) -> None:
         """Entries that this process appended to the log."""
+        if self._stopped:
+            return
         folder = self._folder
         if not self._begun:
             self._again = True
@@ -132,7 +136,7 @@ class Following:
 
     def ingesting_changed(self) -> None:
         """Listen to the bell while the round is run elsewhere; a subscription rings as it stands."""
-        if not self._begun:
+        if not self._begun or self._stopped:
             return
         if not self._store.handover.ingesting(self._rid):
             if self._unlisten is None:

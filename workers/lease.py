@@ -65,7 +65,8 @@ class Holding:
         self._heard_at = self._loop.time()
 
     def stop(self) -> None:
-        """Keep it no longer."""
+        """Keep it no longer, and let go of whom it tells (see `workers.follow.Following.stop`)."""
+        self._on_beat, self._on_reply = _nothing, _ignore
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -99,6 +100,10 @@ class Holding:
         if not isinstance(reply, RespoolError):
             self.heard()
         self._on_reply(reply)
+
+
+def _nothing() -> None:
+    """Nobody counts any more."""
 
 
 def _ignore(reply: object) -> None:

@@ -106,9 +106,10 @@ async def test_entries_are_handed_over_as_the_log_holds_them(runner: Runner, sto
         def ingesting_changed(self) -> None:
             raise AssertionError
 
-    leave = store.handover.subscribe_input(rid, Follower())
+    follower = Follower()
+    store.handover.subscribe_input(rid, follower)
     await runner.run(rid)
-    leave()
+    store.handover.unsubscribe_input(rid, follower)
     assert heard == (await entries(store, rid))[2:]
 
 

@@ -47,14 +47,14 @@ def test_who_left_hears_nothing_more_even_when_it_leaves_while_it_is_told():
     class Leaves(Follower):
         def entries_appended(self, entries):
             super().entries_appended(entries)
-            leave()
+            handover.unsubscribe_input("a", self)
 
     leaves = Leaves()
-    leave = handover.subscribe_input("a", leaves)
+    handover.subscribe_input("a", leaves)
     handover.subscribe_input("a", stays)
     handover.publish_input("a", [ENTRY])
     handover.publish_input("a", [ENTRY])
-    leave()
+    handover.unsubscribe_input("a", leaves)
     assert (len(leaves.heard), len(stays.heard)) == (1, 2)
 
 
@@ -79,7 +79,10 @@ def test_who_holds_a_log_is_known_and_told():
 
 def test_nothing_is_kept_of_a_response_that_nobody_follows():
     handover = Handover()
-    handover.subscribe_input("a", Follower())()
+    follower = Follower()
+    handover.subscribe_input("a", follower)
+    handover.unsubscribe_input("a", follower)
+    handover.unsubscribe_input("a", follower)
     handover.publish_input("a", [ENTRY])
     handover.begin_translating("a")
     handover.end_translating("a")

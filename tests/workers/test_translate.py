@@ -1,4 +1,6 @@
 import asyncio
+import gc
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -57,6 +59,26 @@ async def test_a_response_is_streamed_from_end_to_end(store: Store, server: Serv
         await wait_until(lambda: not role._open)
         assert not store.handover.translating(rid)
         assert store.doorbell.channels == 0
+
+
+async def test_a_response_that_ended_is_freed_without_the_cyclic_collector(store, server) -> None:
+    go_on = asyncio.Event()
+    server.play(*text_stream("a")[:3], go_on, *text_stream("a")[3:])
+    async with translating(store) as role, ingesting(store, server.url):
+        rid = await made(store)
+        await begin(store, rid)
+        await wait_until(lambda: committed(store, rid, 3))
+        translation = role._open[rid]
+        parts = (translation, translation._following, translation._fold._machine)
+        left = [weakref.ref(part) for part in (*parts, translation._fold._machine._round)]
+        del translation, parts
+        gc.disable()
+        try:
+            go_on.set()
+            await stream(store, rid)
+            await wait_until(lambda: not any(one() for one in left))
+        finally:
+            gc.enable()
 
 
 async def test_the_first_frames_are_there_before_the_upstream_says_anything(store, server) -> None:
