@@ -44,6 +44,7 @@ from api.query import flag
 from api.references import resolved
 from api.snapshot import response_of
 from api.stream import EventStream, Pace
+from api.turns import Turns
 from api.unstored import ReaderLease
 from streams import metrics
 from streams.hub import Reader
@@ -108,6 +109,7 @@ class Create:
         self._upstreams = context.upstreams
         self._auth = auth
         self._aside = Aside()
+        self._turns = Turns()
         self._room = room(context.settings.limits["max_response_bytes"])
         self._max_body_bytes = min(context.settings.max_body_bytes, self._room // COPIES)
         self._pace = Pace(context.settings.heartbeat_s, context.settings.keepalive_s)
@@ -119,6 +121,7 @@ class Create:
             ids = flag(request.query_params, "sse_ids") or self._settings.sse_ids
             raw = await read_body(request, self._max_body_bytes)
             request.scope[SLOT].take()
+            await self._turns.mine()
             large = len(raw) > ASIDE_BYTES
             asked = await self._aside.run(functools.partial(parse, raw), large=large)
             del raw  # a large one need not be held while the response runs
