@@ -1,17 +1,17 @@
 """The application: routes, error shapes, the layer around everything.
 
-In: a Context. Out: a Starlette application. Called by the composition root, which gives it to uvicorn.
+In: a Context. Out: an ASGI application. Called by the composition root, which gives it to uvicorn. It is Starlette's
+router inside one layer of ours, not a `Starlette` with its stack of them: every write of every stream would pass them all.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.admission import Admission
 from api.auth import Auth
@@ -19,7 +19,6 @@ from api.cancel import Cancel
 from api.context import Context
 from api.create import Create
 from api.delete import Delete
-from api.errors import respool_error, router_error
 from api.health import Health
 from api.input_items import InputItems
 from api.models import Models
@@ -27,7 +26,6 @@ from api.request_id import RequestId
 from api.retrieve import Retrieve
 from api.stream import EventStream
 from streams import metrics
-from translator.protocol.errors import RespoolError
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -35,20 +33,18 @@ NOT_BUILT: Final = ("/v1/responses/input_tokens", "/v1/responses/compact")
 """Routes of OpenAI's that would else be taken for response ids (contract.md section 2)."""
 
 
-def application(context: Context) -> Starlette:
+def application(context: Context) -> ASGIApp:
     """The whole HTTP surface of the gateway."""
     settings = context.settings
     auth = Auth(settings.api_keys, allow_anonymous=settings.allow_anonymous)
     health = Health(context.store, context.ready)
+    create = Endpoint({"POST": Create(context, auth).create})
     retrieve, delete = Retrieve(context, auth), Delete(context, auth)
     one = "/v1/responses/{response_id}"
-    app = Starlette(
-        routes=[
+    router = Router(
+        [
             *(route(path, POST=not_built, GET=not_built) for path in NOT_BUILT),
-            admitted(
-                route("/v1/responses", POST=Create(context, auth).create),
-                settings.max_in_flight,
-            ),
+            Route("/v1/responses", Admission(create, settings.max_in_flight)),
             route(one, GET=retrieve.get, DELETE=delete.delete),
             route(f"{one}/cancel", POST=Cancel(context, auth).cancel),
             route(f"{one}/input_items", GET=InputItems(context, auth).list),
@@ -57,32 +53,39 @@ def application(context: Context) -> Starlette:
             route("/readyz", GET=health.readyz, HEAD=health.readyz),
             route("/metrics", GET=health.metrics, HEAD=health.metrics),
         ],
-        middleware=[Middleware(RequestId)],
-        exception_handlers={RespoolError: respool_error, HTTPException: router_error},
+        # A redirect to the path without its slash would lose a POST's body in many clients: such a path is unknown.
+        redirect_slashes=False,
+        default=unknown,
     )
     metrics.gauge("readers", lambda: EventStream.readers)
-    # A redirect to the path without its slash would lose a POST's body in many clients: such a path is unknown.
-    app.router.redirect_slashes = False
-    return app
+    return RequestId(router)
+
+
+class Endpoint:
+    """One path with a handler for each of its methods; any other method is a 405 that lists these.
+
+    HEAD is a method like others: Starlette would take it for a GET, and a HEAD of a stream would run for nobody.
+    """
+
+    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+        self._handlers = handlers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        handler = self._handlers.get(scope["method"])
+        if handler is None:
+            raise HTTPException(405, headers={"allow": ", ".join(self._handlers)})
+        response = await handler(Request(scope, receive, send))
+        await response(scope, receive, send)
 
 
 def route(path: str, **handlers: Handler) -> Route:
-    """One path with a handler for each of its methods; any other method is a 405 that lists these."""
-
-    async def endpoint(request: Request) -> Response:
-        return await handlers[request.method](request)
-
-    made = Route(path, endpoint, methods=list(handlers))
-    made.methods = set(
-        handlers
-    )  # Starlette adds HEAD to GET: a HEAD of a stream would run for nobody
-    return made
+    """One path and what its methods do."""
+    return Route(path, Endpoint(handlers))
 
 
-def admitted(made: Route, limit: int) -> Route:
-    """The route, for at most so many requests at once."""
-    made.app = Admission(made.app, limit)
-    return made
+async def unknown(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    """Any other path."""
+    raise HTTPException(404)
 
 
 async def not_built(_request: Request) -> Response:

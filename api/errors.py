@@ -1,7 +1,7 @@
 """Errors as HTTP answers: OpenAI's shape, all four keys, on every way out.
 
-In: whatever a handler raised. Out: a response with `{"error": {"message", "type", "param", "code"}}`. Called by the
-application for errors of our own and of the router, by `api.request_id` for everything that nobody expected.
+In: whatever a handler or the router raised. Out: a response with `{"error": {"message", "type", "param", "code"}}`.
+Called by `api.request_id`, the layer around everything.
 """
 
 import logging
@@ -9,9 +9,10 @@ import re
 import traceback
 from typing import Any, Final
 
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from streams.faults import Gone, LogLost
 from streams.scripts.refused import Reason, Refused
@@ -130,23 +131,25 @@ def answer(error: RespoolError) -> Response:
     return Json(shown.body(), status_code=shown.status, headers=shown.headers)
 
 
-def respool_error(_request: Request, error: Exception) -> Response:
-    """Starlette's handler for errors of ours."""
-    if not isinstance(error, RespoolError):
-        raise error
-    return answer(error)
+def refusal(error: Exception, scope: Scope) -> RespoolError | None:
+    """What a client is told of an error that is ours or the router's; None where nobody expected it."""
+    match error:
+        case RespoolError():
+            return error
+        case HTTPException():
+            return _of_router(error, Headers(scope=scope))
+        case _:
+            return None
 
 
-def router_error(request: Request, error: Exception) -> Response:
-    """Starlette's handler for what its router refuses: an unknown route, a wrong method."""
-    if not isinstance(error, HTTPException):
-        raise error
+def _of_router(error: HTTPException, asked: Headers) -> RespoolError:
+    """An unknown route, a wrong method."""
     status, headers = error.status_code, dict(error.headers or {})
-    if request.headers.get("upgrade", "").lower() == "websocket":
+    if asked.get("upgrade", "").lower() == "websocket":
         # OpenAI's WebSocket shares its path with the create: here there is no such route (contract.md section 2).
         status, headers = 404, {}
     message = ROUTER_MESSAGES.get(status, "The request cannot be served.")
-    return answer(RespoolError(message, status=status, type=INVALID_REQUEST, headers=headers))
+    return RespoolError(message, status=status, type=INVALID_REQUEST, headers=headers)
 
 
 def unexpected(error: BaseException, request_id: str) -> RespoolError:

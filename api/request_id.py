@@ -2,7 +2,7 @@
 
 In: every ASGI message of the server. Out: the same, with `x-request-id` on each response (SSE, errors, unknown routes
 and the 500 of an unexpected error included). The SDKs show it as `_request_id`, Codex prints it (contract.md section
-2). The log line never holds a query, a header or a body.
+2). The log line never holds a query, a header or a body. It is the only layer: a stream's every write passes it.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Final
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.errors import answer, unexpected
+from api.errors import answer, refusal, unexpected
 from streams import metrics
 from translator.protocol.errors import Overloaded
 
@@ -73,11 +73,13 @@ class RequestId:
             if not answered:
                 await answer(STOPPING)(scope, receive, stamped)
         except Exception as error:  # noqa: BLE001 - every request gets an answer
-            refusal = unexpected(error, request_id)
+            told = None if answered else refusal(error, scope)
+            if told is None:
+                told = unexpected(error, request_id)
             # Once the headers are out nothing can be said any more: the server cuts the connection, and the client
             # knows that it has not seen the end.
             if not answered:
-                await answer(refusal)(scope, receive, stamped)
+                await answer(told)(scope, receive, stamped)
         finally:
             took_ms = (time.perf_counter() - started) * 1000
             route = route_of(scope)

@@ -6,13 +6,13 @@ The bytes are not looked at: what a batch costs is a join and a send. Step 5 of 
 and `api.retrieve`.
 """
 
+import asyncio
 import functools
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-import anyio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -126,32 +126,37 @@ class EventStream(Response):
         """A watcher that fills silence, and returns when a write has waited too long."""
 
         async def beat() -> None:
-            while True:
-                wait_s = await self._beat(send)
-                if wait_s <= 0:
+            while (wait_s := self._next_look(time.monotonic())) > 0:
+                await asyncio.sleep(wait_s)
+                if self._writing_since is None and not await self._beat(send):
                     return
-                await anyio.sleep(wait_s)
 
         return beat
 
-    async def _beat(self, send: Send) -> float:
-        """Send what is due. Returns the seconds until something may be due again, 0 for a client given up."""
-        now = time.monotonic()
+    def _next_look(self, now: float) -> float:
+        """The seconds until something may be due, 0 for a client given up."""
         if self._writing_since is not None:
             return max(0.0, self._writing_since + self._pace.write_deadline_s - now)
-        with anyio.move_on_after(self._pace.write_deadline_s) as patience:
-            if self._seq >= 0 and now - self._event_at >= self._pace.keepalive_s:
-                await self._write(send, keepalive(self._seq))
-                self._event_at = self._sent_at
-            elif now - self._sent_at >= self._pace.heartbeat_s:
-                await self._write(send, PING)
-        if patience.cancelled_caught:
-            return 0.0
         ping_at = self._sent_at + self._pace.heartbeat_s
         keepalive_at = self._event_at + self._pace.keepalive_s if self._seq >= 0 else ping_at
-        wait_s = min(ping_at, keepalive_at) - time.monotonic()
         # Never so long that a write which begins meanwhile could wait far past its deadline.
-        return min(max(SHORTEST_WAIT_S, wait_s), self._pace.write_deadline_s)
+        wait_s = min(min(ping_at, keepalive_at) - now, self._pace.write_deadline_s)
+        return max(SHORTEST_WAIT_S, wait_s)
+
+    async def _beat(self, send: Send) -> bool:
+        """Send what is due. Returns False for a client given up."""
+        now = time.monotonic()
+        keepalive_due = self._seq >= 0 and now - self._event_at >= self._pace.keepalive_s
+        if not keepalive_due and now - self._sent_at < self._pace.heartbeat_s:
+            return True
+        try:
+            async with asyncio.timeout(self._pace.write_deadline_s):
+                await self._write(send, keepalive(self._seq) if keepalive_due else PING)
+        except TimeoutError:
+            return False
+        if keepalive_due:
+            self._event_at = self._sent_at
+        return True
 
 
 SHORTEST_WAIT_S: Final = 0.001

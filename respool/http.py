@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from api.health import Health
 from respool.unusable import Unusable
@@ -63,7 +64,7 @@ class _Server(uvicorn.Server):
 class Http:
     """One server on one socket."""
 
-    def __init__(self, app: Starlette, listener: socket.socket, *, drain_s: float) -> None:
+    def __init__(self, app: ASGIApp, listener: socket.socket, *, drain_s: float) -> None:
         self._listener = listener
         config = uvicorn.Config(
             app,

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Iterator
 from contextlib import AsyncExitStack
 
 import uvloop
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from api.app import application
 from api.context import ApiSettings, Context
@@ -149,7 +149,7 @@ class Serving:
             self._say(address(listener))
             return await self._until_the_end(crew, http)
 
-    def _application(self, store: Store, crew: Crew) -> Starlette:
+    def _application(self, store: Store, crew: Crew) -> ASGIApp:
         def problems() -> list[str]:
             return ["stopping"] if self._asked.is_set() else crew.runners.problems()
 

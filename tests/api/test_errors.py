@@ -1,9 +1,9 @@
 import time
 
 import pytest
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
 
-from api.errors import MESSAGE_CHARS, public, respool_error, router_error
+from api.errors import MESSAGE_CHARS, public, refusal
 from streams.faults import Gone, LogLost, StoreAway
 from streams.scripts.refused import Reason, Refused
 from translator.protocol.errors import RequestError, StoreError, UpstreamError
@@ -39,11 +39,11 @@ def test_other_errors_of_ours_are_shown_as_they_are():
     assert public(error) is error
 
 
-def test_errors_of_others_are_not_for_these_handlers():
-    request = Request({"type": "http", "headers": []})
-    for handler in (respool_error, router_error):
-        with pytest.raises(KeyError):
-            handler(request, KeyError())
+def test_what_nobody_expected_is_no_refusal():
+    scope = {"type": "http", "headers": []}
+    assert refusal(KeyError(), scope) is None
+    assert refusal(error := RequestError("m"), scope) is error
+    assert refusal(HTTPException(405), scope).status == 405
 
 
 @pytest.mark.parametrize("quote", ["'", '"'])
