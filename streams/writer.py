@@ -160,7 +160,8 @@ class Writer:
             except ResponseError as error:
                 reply = error
             self.calls += 1
-            self.pending_bytes -= exchange.replied(reply)
+            settled = exchange.replied(reply)  # first: its callback may submit the next call
+            self.pending_bytes -= settled
             if exchange.answered % BREATH == 0:
                 await asyncio.sleep(0)
                 limit.reschedule(loop.time() + ANSWER_TIMEOUT_S)

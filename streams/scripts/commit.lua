@@ -1,5 +1,5 @@
 -- The one step in which a response moves on: frames, cursor, digest, lease, the next round and the end, together.
--- KEYS  1 state  2 input log  3 output log  4 secrets  5 jobs
+-- KEYS  1 state  2 input log  3 output log; with jobs and at the end also  4 secrets  5 jobs
 -- ARGV  1 fence  2 expected cursor  3 new cursor  4 first sequence number  5 digest  6 lease_ms  7 status or ''
 --       8 terminal  9 retain_ms  10 max_out_bytes  11 reopen  12 number of the next round or 0  13 its body
 --       14 bell_in  15 bell_out  16 number of jobs  17… key of a job, its data, …, frames

@@ -45,9 +45,11 @@ class Lease:
     entries: tuple[Entry, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CommitResult:
-    """A commit is in the log; `seq` is its last frame. `entry` is the `round` entry where it wrote one."""
+class CommitResult(NamedTuple):
+    """A commit is in the log; `seq` is its last frame. `entry` is the `round` entry where it wrote one.
+
+    A tuple, since one is made for every frame.
+    """
 
     seq: int
     t: int
@@ -123,6 +125,9 @@ def commit(
     if terminal and not (frames and status):
         raise ValueError("a terminal commit needs a frame and a status")
     number, body = next_round or (0, b"")
+    where: tuple[str, ...] = (keys.state(rid), keys.input(rid), keys.output(rid))
+    if terminal or jobs:
+        where += (keys.secrets(rid), keys.jobs(rid))
 
     def parse(reply: Any) -> CommitResult:
         seq, t, n, dup = reply
@@ -132,13 +137,7 @@ def commit(
     return Call(
         rid,
         COMMIT,
-        (
-            keys.state(rid),
-            keys.input(rid),
-            keys.output(rid),
-            keys.secrets(rid),
-            keys.jobs(rid),
-        ),
+        where,
         (
             fence,
             expected_cursor,

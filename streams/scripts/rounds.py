@@ -6,7 +6,7 @@ reader of the log would see them, so that they can be handed over inside the pro
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from streams.keys import Keys
 from streams.scripts.call import Arg, Call, Script
@@ -40,9 +40,8 @@ class Claim:
     dup: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AppendResult:
-    """Where the appended entries stand: `first`, `first + 1`, … all stamped `t`.
+class AppendResult(NamedTuple):
+    """Where the appended entries stand: `first`, `first + 1`, … all stamped `t`. A tuple, since one is made for every frame.
 
     `cancelled` and `done` tell the producer to close its upstream.
     """

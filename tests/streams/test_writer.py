@@ -93,6 +93,21 @@ async def test_pending_bytes_are_those_without_a_reply(store):
     assert store.writer.pending_bytes == 0
 
 
+async def test_a_call_made_by_a_reply_is_counted_like_any_other(store):
+    seen = []
+
+    def once_more(_: object) -> None:
+        store.writer.submit(
+            plain("PING", size=1_000), lambda _: seen.append(store.writer.pending_bytes)
+        )
+
+    store.writer.submit(plain("PING", size=1_000), once_more)
+    await wait_until(lambda: seen)
+    await store.writer.drained()
+    assert seen[0] >= 1_000
+    assert store.writer.pending_bytes == 0
+
+
 async def test_large_calls_are_spread_over_pipelines(store, namespace):
     value = b"x" * 1_000_000
     before = store.writer.pipelines
