@@ -22,7 +22,8 @@ ANONYMOUS: Final = "anonymous"
 BEARER: Final = re.compile(r"bearer +(?P<key>[^ ].*)", re.IGNORECASE)
 
 KNOWN_HOSTS: Final = 256
-"""Addresses whose kind is remembered: reading one costs more than everything else that is asked of a local request."""
+"""Names and addresses whose kind is remembered: reading one costs more than everything else that is asked of a local
+request."""
 
 MISSING_KEY: Final = "No API key was given: send it as 'Authorization: Bearer KEY'."
 WRONG_KEY: Final = "The API key is not one of this gateway's."
@@ -76,6 +77,7 @@ def is_local(request: HTTPConnection) -> bool:
     return origin is None or is_local_name(urlsplit(origin).netloc)
 
 
+@lru_cache(maxsize=KNOWN_HOSTS)
 def is_local_name(netloc: str) -> bool:
     """Whether `host` or `host:port` names this machine: localhost, or a loopback address."""
     try:

@@ -67,7 +67,8 @@ class Hub:
     async def opened(self, rid: str, timeout_s: float) -> Outcome | None:
         """Wait until the upstream accepted or refused the first round, or the response ended; None: not in time.
 
-        Raises Gone where there is no such response.
+        The time is over at a tick: no timer of its own is set and cancelled for every response. Raises Gone where there
+        is no such response.
         """
         opening = Opening(
             rid,
@@ -75,14 +76,12 @@ class Hub:
             self._handover,
             self._doorbell,
             self._keys.bell_in(rid),
+            until=asyncio.get_running_loop().time() + timeout_s,
             patient=self._work.registered("rounds"),
         )
         self._openings.add(opening)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await opening.outcome()
-        except TimeoutError:
-            return None
+            return await opening.outcome()
         finally:
             self._openings.discard(opening)
             opening.close()
@@ -101,7 +100,7 @@ class Hub:
             for feed in list(self._feeds.values()):
                 feed.tick(now)
             for opening in list(self._openings):
-                opening.tick()
+                opening.tick(now)
 
 
 class Reader:

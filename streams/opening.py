@@ -44,23 +44,28 @@ class Opening:
         doorbell: Doorbell,
         channel: str,
         *,
+        until: float,
         patient: bool,
     ) -> None:
-        """`patient`: this process is likely to run the round itself, so channel and state can wait for a tick."""
+        """`until`: the loop's time when the wait is over, at the next tick.
+
+        `patient`: this process is likely to run the round itself, so channel and state can wait for a tick.
+        """
         self._rid = rid
         self._logs = logs
         self._handover = handover
         self._doorbell = doorbell
         self._channel = channel
-        self._future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._until = until
+        self._future: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
         handover.subscribe_input(rid, self)
         self._unring: Callable[[], None] | None = None
         if not patient:
             self._listen()
             self.look()
 
-    async def outcome(self) -> Outcome:
-        """Wait for it; raises Gone where there is no such response."""
+    async def outcome(self) -> Outcome | None:
+        """Wait for it; None where the time was over first. Raises Gone where there is no such response."""
         return await self._future
 
     def close(self) -> None:
@@ -83,10 +88,14 @@ class Opening:
     def ingesting_changed(self) -> None:
         """Hand-over begins or ends (`streams.handover.InputFollower`)."""
         if not self._handover.ingesting(self._rid):
-            self.tick()
+            self._listen()
+            self.look()
 
-    def tick(self) -> None:
-        """The hub's ticker: subscribe where that was put off, and look."""
+    def tick(self, now: float) -> None:
+        """The hub's ticker: end a wait whose time is over; subscribe where that was put off, and look."""
+        if now >= self._until:
+            self._resolve(None)
+            return
         if not self._handover.ingesting(self._rid):
             self._listen()
         self.look()
@@ -110,7 +119,7 @@ class Opening:
         elif state.opened or state.done:
             self._resolve(Opened())
 
-    def _resolve(self, outcome: Outcome) -> None:
+    def _resolve(self, outcome: Outcome | None) -> None:
         if not self._future.done():
             self._future.set_result(outcome)
 

@@ -105,6 +105,8 @@ def tool_of(declaration: Declaration) -> Tool:
 
 def visible_names(keys: list[Key]) -> dict[Key, str]:
     """A name for each tool that no other has: tools outside of namespaces keep theirs."""
+    if not keys:  # as in most requests, of which three maps are made
+        return {}
     names = {key: key[1] for key in keys if key[0] is None}
     taken = set(names.values())
     bare = Counter(name for namespace, name in keys if namespace is not None)
