@@ -4,7 +4,7 @@ The composition root (`respool/serve.py`) builds one Context and hands it to `ap
 it from there. The api itself reads no environment and no file.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -60,6 +60,9 @@ class ApiSettings:
 
     allow_anonymous: bool = False
     """Serve everybody although no keys are configured."""
+
+    gateway_tools: Collection[str] = ()
+    """What the gateway runs by itself: `web_search` where a provider is set, `mcp`. Others are a 400."""
 
     sse_ids: bool = False
     """Send SSE `id:` lines on every stream, asked for or not (D11)."""

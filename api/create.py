@@ -52,7 +52,9 @@ from streams.opening import Refusal
 from streams.scripts import responses
 from streams.scripts.call import Call
 from streams.scripts.responses import Created
+from translator.declarations import declared
 from translator.outbound import check, upstream_body
+from translator.preparation import preparation, secrets_of
 from translator.protocol.entries import RequestEntry, RoundEnd
 from translator.protocol.errors import (
     OWN_CODE,
@@ -67,6 +69,7 @@ from translator.protocol.request import parse
 from translator.protocol.response import template
 from translator.protocol.upstream import Upstream
 from translator.request_entry import input_items, request_entry
+from translator.toolmap import ToolMap
 
 T = TypeVar("T")
 
@@ -88,6 +91,8 @@ class Begun:
     """What the answer is made from where it is given out before there is any event."""
     reader: Reader
     lease: ReaderLease | None
+    opens: bool
+    """Whether the upstream is asked at once, so that its refusal can be the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,10 @@ class Written:
     """What is stored of a request before anything of it runs."""
 
     entry: bytes
-    body: bytes
+    body: bytes | None
+    """Of round 1; None where something else comes first."""
+    servers: bytes | None
+    """What tool workers need to know of its MCP servers, which is secret."""
     shown: RequestEntry | None
     """The entry as it will be read, where the answer is made from it."""
 
@@ -159,16 +167,16 @@ class Create:
         written = await self._aside.run(
             lambda: self._written(rid, tenant, asked, earlier, upstream), large=large
         )
-        call = self._call(rid, tenant, asked, written.entry, written.body)
+        call = self._call(rid, tenant, asked, written)
         lease = None if asked.store else ReaderLease(self._store, rid, self._settings.grace_s)
         # The reader comes before the work: what is handed over in this process then finds it.
         reader = self._store.hub.open(rid, -1)
         try:
-            created = await self._write(rid, call)
+            created = await self._write(rid, call, opens=written.body is not None)
         except BaseException:
             reader.close()
             raise
-        return Begun(rid, created, written.shown, reader, lease)
+        return Begun(rid, created, written.shown, reader, lease, opens=written.body is not None)
 
     def _written(
         self,
@@ -181,19 +189,25 @@ class Create:
         """Check what is asked, and write it; takes long where it is large, and may be called in a thread."""
         refuse_twins(asked.input)
         refuse_heavy(asked.input, earlier, self._room)
-        check(asked, earlier, api=upstream.api, custom_formats=upstream.custom_formats)
+        tools = check(
+            asked,
+            earlier,
+            api=upstream.api,
+            custom_formats=upstream.custom_formats,
+            gateway_tools=self._settings.gateway_tools,
+        )
         limits = self._settings.limits
         entry = request_entry(rid, tenant, asked, earlier, upstream=upstream, limits=limits)
         if len(entry) > self._room:
             raise too_large()
-        body = first_round(rid, asked, earlier, upstream)
-        if len(entry) + len(body) > self._room:
+        waits = bool(preparation(asked.body, asked.input, earlier))
+        body = None if waits else first_round(rid, asked, earlier, tools, upstream)
+        if len(entry) + len(body or b"") > self._room:
             raise too_large()
-        return Written(entry, body, loads(entry) if at_once(asked) else None)
+        servers = secrets_of(declared(asked.body, asked.input))
+        return Written(entry, body, servers, loads(entry) if at_once(asked) else None)
 
-    def _call(
-        self, rid: str, tenant: str, asked: CreateRequest, entry: bytes, body: bytes
-    ) -> Call[Created]:
+    def _call(self, rid: str, tenant: str, asked: CreateRequest, written: Written) -> Call[Created]:
         settings = self._settings
         keep_s = settings.retention_s if asked.store else settings.grace_s
         return responses.create(
@@ -202,13 +216,14 @@ class Create:
             tenant=tenant,
             store=asked.store,
             background=asked.background,
-            request_data=entry,
-            round_body=body,
+            request_data=written.entry,
+            round_body=written.body,
+            secrets=written.servers,
             run_ms=int(settings.max_run_s * 1000),
             retention_ms=int(keep_s * 1000),
         )
 
-    async def _write(self, rid: str, call: Call[Created]) -> int:
+    async def _write(self, rid: str, call: Call[Created], *, opens: bool) -> int:
         """The `due` entry, then the response, in one exchange with the store and in this order. Returns `created`.
 
         Where this process does the work itself, its claims go with the same exchange, right behind the create: the
@@ -221,7 +236,8 @@ class Create:
         except LimitPassed:
             entered.cancel()
             raise too_large() from None
-        given = {kind: store.work.give(kind, rid) for kind in ("translate", "rounds")}
+        kinds = ("translate", "rounds") if opens else ("translate",)
+        given = {kind: store.work.give(kind, rid) for kind in kinds}
         _, created = await asyncio.gather(entered, creating)
         for kind, taken in given.items():
             if not taken:
@@ -241,7 +257,7 @@ class Create:
             if response["status"] == "failed":
                 await self._raise_refusal(begun)
             return Json(response)
-        if not asked.background:
+        if begun.opens and not asked.background:
             outcome = await self._attended(
                 request,
                 begun,
@@ -283,13 +299,17 @@ class Create:
 
 
 def first_round(
-    rid: str, asked: CreateRequest, earlier: list[dict[str, Any]], upstream: Upstream
+    rid: str,
+    asked: CreateRequest,
+    earlier: list[dict[str, Any]],
+    tools: ToolMap,
+    upstream: Upstream,
 ) -> bytes:
     """The exact body of round 1."""
     body = upstream_body(
         asked.body,
-        input_items(rid, asked),
-        earlier,
+        [*earlier, *input_items(rid, asked)],
+        tools,
         api=upstream.api,
         reasoning_history=upstream.reasoning_history,
     )

@@ -8,6 +8,7 @@ may be continued: half of one would replay calls without results (contract.md D1
 from typing import Any, Final
 
 from api.owned import find
+from api.results import with_results
 from api.snapshot import response_of, terminal_frame
 from streams.faults import LogLost
 from streams.logs import Logs
@@ -40,7 +41,8 @@ async def history(logs: Logs, tenant: str, previous_id: str | None) -> list[dict
         raise RequestError(
             "The events of the previous response are no longer available.", param=PARAM
         ) from None
-    return history_of(entry, response_of(last.data)["output"])
+    output = response_of(last.data)["output"]
+    return history_of(entry, await with_results(logs, previous_id, state.results, output))
 
 
 def _not_found(previous_id: str) -> RequestError:

@@ -15,6 +15,7 @@ from api.context import Context
 from api.errors import Json
 from api.owned import owned
 from api.query import check_include, choice, integer
+from api.results import RUN_TYPES
 from translator.protocol.errors import NotFound, RequestError
 from translator.protocol.request import Include
 
@@ -57,7 +58,7 @@ def page(items: Sequence[dict[str, Any]], after: str | None, limit: int) -> dict
         raise RequestError(
             "'after' is not the id of an input item of this response.", param="after"
         )
-    data = items[start : start + limit]
+    data = [shown(item) for item in items[start : start + limit]]
     return {
         "object": "list",
         "data": data,
@@ -65,3 +66,10 @@ def page(items: Sequence[dict[str, Any]], after: str | None, limit: int) -> dict
         "last_id": data[-1]["id"] if data else None,
         "has_more": start + limit < len(items),
     }
+
+
+def shown(item: dict[str, Any]) -> dict[str, Any]:
+    """An item as the client sent it, without what was looked up for it (`api.references`)."""
+    if item.get("type") not in RUN_TYPES:
+        return item
+    return {key: value for key, value in item.items() if key != "result"}

@@ -27,7 +27,7 @@ from api.health import Health
 from respool import __version__
 from respool import log as logs
 from respool.backing import store_of
-from respool.crew import Crew
+from respool.crew import Crew, tool_settings
 from respool.http import Http, address, bind, health_only
 from respool.roles import Role
 from respool.settings import Settings, unknown_variables
@@ -36,6 +36,7 @@ from respool.upstreams import Upstreams
 from streams.store import Store
 from translator import grammar
 from translator.protocol.errors import StoreError
+from workers.tools.registry import Registry
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +112,9 @@ def api_settings(settings: Settings) -> ApiSettings:
         max_body_bytes=settings.max_body_bytes,
         max_in_flight=settings.max_in_flight,
         heartbeat_s=settings.heartbeat_s,
+        gateway_tools=frozenset(
+            offer.tool for offer in Registry(tool_settings(settings)).offers() if offer.on
+        ),
         sse_ids=settings.sse_ids,
         api_keys=settings.tenants,
         allow_anonymous=settings.allow_anonymous,

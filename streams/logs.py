@@ -54,6 +54,8 @@ class State:
     reader: int
     jobs: int
     """Calls for tool workers that have no result yet."""
+    results: dict[tuple[int, int], int]
+    """Entry of each call's result, by the call's round and slot."""
 
 
 class Logs:
@@ -171,4 +173,15 @@ def _state(reply: Any) -> State | None:
         cancelled=h[b"cancel"] == b"1",
         reader=int(h[b"reader"]),
         jobs=int(h.get(b"jobs", 0)),  # a response may be older than this code
+        results=_results(h.get(b"results", b"").decode()),
     )
+
+
+def _results(listed: str) -> dict[tuple[int, int], int]:
+    """`<round>.<slot>:<entry>,…`, as tool_result and expire_tools write it."""
+    found = {}
+    for one in filter(None, listed.split(",")):
+        place, _, entry = one.partition(":")
+        number, _, slot = place.partition(".")
+        found[int(number), int(slot)] = int(entry)
+    return found

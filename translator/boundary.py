@@ -1,13 +1,19 @@
-"""What waits, and until when: the order of items behind a call whose owner is not known yet.
+"""What waits, and until when: the order of items behind calls whose place in the stream is not certain yet.
 
-In: items that were touched. Out: items that may be shown now, in output order. The boundary is the lowest place of a
-call without a name, or of one that the gateway owns; nothing at or past it reaches the client, everything below it
-flows. A named client call is no boundary (upstream-quirks.md section 7).
+In: items that were touched. Out: what waits, in output order. Walls make the boundary:
+
+| wall     | which call                                                  | what it holds back                              |
+|----------|-------------------------------------------------------------|-------------------------------------------------|
+| UNKNOWN  | it has no name, or the client will be asked about it         | all that is at or past it                       |
+| RUNNING  | the gateway runs it, and it is not over                     | the same, but for the starts of other such calls |
+
+Everything below the first wall flows. A named client call is no wall (upstream-quirks.md section 7).
 
 Waiting costs no second copy: the accumulator holds all pieces. Up to KEPT_BYTES a release shows the pieces as they
 came; past it what waited comes as one catch-up delta per part. Waiting never fails a response.
 """
 
+from enum import Enum, auto
 from typing import Final
 
 from translator.items import Item
@@ -17,61 +23,61 @@ KEPT_BYTES: Final = 256 * 1024
 Past it a client gets one large delta instead of thousands at once."""
 
 
+class Wall(Enum):
+    """Why an item holds others back; the table stands in the module's docstring."""
+
+    UNKNOWN = auto()
+    RUNNING = auto()
+
+
 class Boundary:
-    """The waiting items of one round. `hold` an item, then show what `release` gives."""
+    """The waiting items of one round. `hold` an item, then show what `in_order` gives and `drop` it."""
 
     def __init__(self) -> None:
-        self.waiting: dict[int, Item] = {}  # by slot; where it is empty, items are shown at once
-        self._blocking: set[int] = set()  # slots of the calls that make the boundary
+        self.waiting: dict[
+            int, Item
+        ] = {}  # by slot, walls among them; empty: items are shown at once
+        self._walls: dict[int, Wall] = {}  # by slot
         self._sizes = {
             True: 0,
             False: 0,
-        }  # text of deltas that waited, of blocking items and others
+        }  # text of deltas that waited, of unknown calls and others
 
-    def hold(self, item: Item, *, blocking: bool, size: int = 0) -> bool:
-        """Let an item wait; `blocking` if it is itself a call that nobody can place yet, or the gateway's.
+    def hold(self, item: Item, wall: Wall | None, *, size: int = 0) -> bool:
+        """Let an item wait, as a wall or behind one.
 
-        `size` is what the text of its latest delta adds to what waits. Returns whether anything can be released now:
+        `size` is what the text of its latest delta adds to what waits. Returns whether anything can be shown now:
         thousands of items may wait, so that is not asked for nothing.
         """
+        before = self._walls.get(item.slot)
         self.waiting[item.slot] = item
-        self._sizes[blocking] += size
-        if blocking:
-            self._blocking.add(item.slot)
-            return False
-        if item.slot in self._blocking:
-            self._blocking.discard(item.slot)
+        if wall is not Wall.RUNNING:
+            self._sizes[wall is Wall.UNKNOWN] += size
+        if wall is not None:
+            self._walls[item.slot] = wall
+            return wall is Wall.RUNNING and before is not wall
+        if before is not None:
+            del self._walls[item.slot]
             return True
-        limit = self._limit()
+        limit = min((self.waiting[slot].place for slot in self._walls), default=None)
         return limit is None or item.place < limit
 
-    def _limit(self) -> int | None:
-        return min((self.waiting[slot].place for slot in self._blocking), default=None)
+    def wall(self, item: Item) -> Wall | None:
+        """What a waiting item is to the others."""
+        return self._walls.get(item.slot)
 
-    def release(self) -> list[Item]:
-        """Take out what lies below the boundary, in output order."""
-        limit = self._limit()
-        below = [
-            item
-            for item in self.waiting.values()
-            if item.slot not in self._blocking and (limit is None or item.place < limit)
-        ]
-        below.sort(key=lambda item: (item.place, item.slot))
-        for item in below:
-            del self.waiting[item.slot]
-        return below
+    def in_order(self) -> list[Item]:
+        """All that waits, in output order."""
+        return sorted(self.waiting.values(), key=lambda item: (item.place, item.slot))
 
-    def blocking(self) -> list[Item]:
-        """The calls that make the boundary, in order of appearance."""
-        return [self.waiting[slot] for slot in sorted(self._blocking)]
+    def drop(self, item: Item) -> None:
+        """An item waits no more: it was shown, or never will be."""
+        del self.waiting[item.slot]
+        self._walls.pop(item.slot, None)
 
-    def drop_blocking(self) -> list[Item]:
-        """Give the blocking items up: they will never be shown. What waited behind them can be released."""
-        dropped = self.blocking()
-        for item in dropped:
-            del self.waiting[item.slot]
-        self._blocking.clear()
-        return dropped
+    def walls(self, kind: Wall) -> list[Item]:
+        """The calls of a kind of wall, in order of appearance."""
+        return [self.waiting[slot] for slot in sorted(self._walls) if self._walls[slot] is kind]
 
     @property
     def coalesce(self) -> bool:

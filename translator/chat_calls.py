@@ -114,9 +114,12 @@ class ChatCalls:
         return call
 
     def _end_previous(self) -> Iterator[Event]:
-        """A call whose arguments are a whole object is done once the next one begins: nothing could follow in it."""
+        """A call whose arguments are a whole object is done once the next one begins: nothing could follow in it.
+
+        But for its name: one without is not.
+        """
         call = self._last()
-        if call is not None and not call.ended and call.whole:
+        if call is not None and call.name and not call.ended and call.whole:
             call.ended = True
             yield from self._announce(call, at_end=True)
             yield {"type": "response.output_item.done", "output_index": call.index}

@@ -19,6 +19,7 @@ from translator.chat_parts import attachments, chat_part, plain, spoken, text_of
 from translator.history import CALLS, OUTPUTS, call
 from translator.protocol.upstream import ReasoningHistory
 from translator.reasoning_seal import unseal
+from translator.replay import replayed
 from translator.toolmap import ToolMap
 
 Item = dict[str, Any]
@@ -38,6 +39,7 @@ def chat_messages(
     reasoning_history: ReasoningHistory = "none",
 ) -> list[Message]:
     """The messages of a conversation; `check` has let its items through."""
+    items = replayed(items, tools)
     answers = answered(items)
     ids = unique_ids(items, sorted(answers))
     calls = {output: place for place, output in answers.items()}

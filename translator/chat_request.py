@@ -5,18 +5,16 @@ becomes of which field is a table in docs/chat.md.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any, Final
 
 from translator.chat_messages import chat_messages
 from translator.chat_parts import refuse_part, said
-from translator.declarations import declared
 from translator.functions import functions, parallel_calls
 from translator.history import FORWARDED
 from translator.protocol.errors import RequestError
 from translator.protocol.request import NULLABLE
 from translator.protocol.upstream import ReasoningHistory
-from translator.tool_choice import Choice, upstream_choice
+from translator.tool_choice import Choice
 from translator.toolmap import ToolMap
 
 Body = dict[str, Any]
@@ -136,29 +134,31 @@ def located(history: Items, input_items: Items) -> Iterator[tuple[str, dict[str,
 
 
 def chat_body(
-    body: Body, input_items: Items, history: Items, *, reasoning_history: ReasoningHistory
+    body: Body,
+    items: Items,
+    tools: ToolMap,
+    choice: Choice,
+    *,
+    reasoning_history: ReasoningHistory,
 ) -> Body:
     """The body of one inference round; what `check` has let through never raises here."""
-    declarations = list(declared(body, chain(input_items, history)))
-    tools = ToolMap(declarations)
     copy = {key: value for key, value in body.items() if value is not None or key not in NULLABLE}
     copy |= translated(body)
     if body.get("max_output_tokens") is not None:
         copy.pop("max_completion_tokens", None)  # OpenAI refuses both
     copy |= {"stream": True, "stream_options": {"include_usage": True}}
     copy["messages"] = chat_messages(
-        [*history, *input_items],
+        items,
         tools,
         instructions=body.get("instructions"),
         reasoning_history=reasoning_history,
     )
     for key in ("tools", "tool_choice", "parallel_tool_calls"):
         copy.pop(key, None)
-    choice = upstream_choice(body.get("tool_choice"), tools)
-    if visible := functions(declarations, tools, choice.allowed):
+    if visible := functions(tools, choice.allowed):
         # Without tools, a choice among them or a word on their number is refused by OpenAI and by vLLM.
         copy["tools"] = [chat_function(one) for one in visible]
-        parallel = parallel_calls(body, declarations)
+        parallel = parallel_calls(body, tools)
         copy |= said(tool_choice=chat_choice(choice), parallel_tool_calls=parallel)
     return dispatched(copy, body)
 

@@ -90,7 +90,10 @@ class Closing:
                 item.part(event).done = True
             case ["output_text.annotation", "added"]:
                 item.part(event).annotations.append(event["annotation"])
-            case ["function_call_arguments" | "custom_tool_call_input", "delta"]:
+            case [
+                "function_call_arguments" | "custom_tool_call_input" | "mcp_call_arguments",
+                "delta",
+            ]:
                 item.text += event["delta"]
             case ["function_call_arguments" | "custom_tool_call_input", "done"]:
                 item.told = True
@@ -140,7 +143,9 @@ class Closing:
     def _final(item: SeenItem) -> Event:
         final = dict(item.added)
         if "status" in final:
-            final["status"] = "incomplete"
+            final["status"] = "failed" if final["type"] == "web_search_call" else "incomplete"
+        if final["type"] == "mcp_call":
+            final["arguments"] = item.text
         if final["type"] in ("message", "reasoning"):
             final["content"] = [one.whole() for one in item.parts if one.kind != "summary_text"]
         if final["type"] == "reasoning":

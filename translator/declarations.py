@@ -4,9 +4,9 @@ Called by `translator.outbound.check` for what cannot be served, and by `transla
 `translator.outbound` for the names and functions that the model gets to see.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from translator import grammar
 from translator.protocol.errors import RequestError
@@ -20,8 +20,12 @@ WEB_SEARCH: Final = "web_search"
 """The model-visible name of the gateway's search, whichever of its dated names declares it."""
 
 
-Key = tuple[str | None, str]
-"""A tool's namespace and name."""
+class Key(NamedTuple):
+    """What names a tool in public: its name, inside a namespace or on an MCP server where it has one."""
+
+    name: str
+    namespace: str | None = None
+    server: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +49,23 @@ class Declaration:
 
     @property
     def key(self) -> Key:
-        """What names the tool in public: its namespace and its name."""
-        return self.namespace, self.tool["name"] if self.is_client_owned else WEB_SEARCH
+        """What names the tool, or the server, in public."""
+        if self.type == "mcp":
+            return Key("", server=self.tool["server_label"])
+        return Key(self.tool["name"] if self.is_client_owned else WEB_SEARCH, self.namespace)
 
     def clashes(self, other: "Declaration") -> bool:
-        """Whether two declarations of one name are two tools."""
-        if self.is_client_owned and other.is_client_owned:
-            return definition(self.tool) != definition(other.tool)
-        return self.is_client_owned != other.is_client_owned
+        """Whether two declarations of one name are two tools, or two servers."""
+        return definition(self.tool) != definition(other.tool)
 
 
 def definition(tool: dict[str, Any]) -> dict[str, Any]:
-    """What a declaration says; null and the default format say nothing."""
+    """What a declaration says; null, the default format and a search's date say nothing."""
     said = {key: value for key, value in tool.items() if value is not None}
     if said.get("format") == {"type": "text"}:
         del said["format"]
+    if is_gateway_type(tool["type"]) and tool["type"] != "mcp":
+        said["type"] = WEB_SEARCH
     return said
 
 
@@ -96,14 +102,22 @@ def unfolded(tools: Iterable[dict[str, Any]], at: str) -> Iterator[Declaration]:
             yield Declaration(member, f"{place}.tools[{inner}]", tool["name"])
 
 
-def check_tools(declarations: Sequence[Declaration], custom_formats: CustomFormats) -> None:
-    """Refuse tools that nobody can run, formats that nobody can enforce, and names that meet."""
+def check_tools(
+    declarations: Sequence[Declaration],
+    custom_formats: CustomFormats,
+    gateway_tools: Collection[str],
+) -> None:
+    """Refuse tools that nobody can run, formats that nobody can enforce, and names that meet.
+
+    `gateway_tools` are those that this installation can run: `web_search`, `mcp`.
+    """
     for declaration in declarations:
         refuse_hosted(declaration)
         refuse_format(declaration, custom_formats)
     refuse_meeting_names(declarations)
     for declaration in declarations:
-        refuse_gateway_tool(declaration)
+        if not declaration.is_client_owned:
+            refuse_gateway_tool(declaration, gateway_tools)
 
 
 def refuse_hosted(declaration: Declaration) -> None:
@@ -115,12 +129,22 @@ def refuse_hosted(declaration: Declaration) -> None:
         )
 
 
-def refuse_gateway_tool(declaration: Declaration) -> None:
-    """Not built yet. Whoever builds web search or MCP takes its type out of this rule."""
-    if is_gateway_type(declaration.type):
+def refuse_gateway_tool(declaration: Declaration, gateway_tools: Collection[str]) -> None:
+    """A tool that this installation cannot run, and an MCP server that cannot be found."""
+    tool, at = declaration.tool, declaration.at
+    if ("mcp" if declaration.type == "mcp" else WEB_SEARCH) not in gateway_tools:
         raise RequestError(
-            f"This gateway does not run the tool {declaration.type!r} yet ({declaration.at}).",
+            f"The tool {declaration.type!r} is not set up on this gateway ({at}).", param="tools"
+        )
+    if tool.get("connector_id") is not None:
+        raise RequestError(
+            f"This gateway has no connectors: give the MCP server {tool['server_label']!r} a "
+            f"'server_url' instead of a 'connector_id' ({at}).",
             param="tools",
+        )
+    if declaration.type == "mcp" and tool.get("server_url") is None:
+        raise RequestError(
+            f"The MCP server {tool['server_label']!r} has no 'server_url' ({at}).", param="tools"
         )
 
 
@@ -158,12 +182,16 @@ def refuse_many_grammars(declarations: Sequence[Declaration]) -> None:
 
 def refuse_meeting_names(declarations: Sequence[Declaration]) -> None:
     """Two different tools under one name: nobody could tell whose a call is."""
-    first = with_names(declarations)
+    first: dict[Key, Declaration] = {}
     for declaration in declarations:
-        other = first.get(declaration.key)
-        if other and declaration.clashes(other):
+        other = first.setdefault(declaration.key, declaration)
+        if declaration.clashes(other):
+            key = declaration.key
+            what = (
+                f"MCP servers are labelled {key.server!r}"
+                if key.server
+                else f"tools are named {key.name!r}"
+            )
             raise RequestError(
-                f"Two different tools are named {declaration.key[1]!r} "
-                f"({other.at}, {declaration.at}).",
-                param="tools",
+                f"Two different {what} ({other.at}, {declaration.at}).", param="tools"
             )

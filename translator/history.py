@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, Final
 
+from translator.declarations import Key
 from translator.protocol.errors import RequestError
 from translator.protocol.json import dumps, loads
+from translator.replay import replayed
 from translator.toolmap import ToolMap
 
 Item = dict[str, Any]
@@ -31,8 +33,9 @@ FORWARDED: Final = frozenset(
 )
 """Calls that a client runs, and their outputs: an upstream that made them knows them.
 
-All other items are left out: what a provider or the gateway ran has its say in the messages after
-it, declarations join the tools, and what is opaque to us is so to the upstream.
+What the gateway ran is among the calls by now (`translator.replay`). All other items are left out: what
+a provider ran has its say in the messages after it, declarations join the tools, and what is opaque to us
+is so to the upstream.
 """
 
 
@@ -71,7 +74,7 @@ def settle(call_id: str, open_calls: dict[str, int]) -> None:
 
 def upstream_items(items: Iterable[Item], tools: ToolMap) -> list[Item]:
     """The items of the upstream's copy, in order."""
-    items = list(items)
+    items = replayed(items, tools)
     answered = {item["call_id"] for item in items if item["type"] in OUTPUTS}
     copies = []
     for item in items:
@@ -139,7 +142,7 @@ def call(item: Item, tools: ToolMap) -> Item:
     """A call as the model made it: a function's, under its visible name."""
     copy = said(item, "namespace", "input", "caller", "async")
     copy["type"] = "function_call"
-    copy["name"] = tools.visible(item.get("namespace"), item["name"])
+    copy["name"] = tools.visible(Key(item["name"], item.get("namespace")))
     if item["type"] == "custom_tool_call":
         copy["arguments"] = dumps({"input": item["input"]}).decode()
     else:

@@ -48,6 +48,11 @@ def call_id(response_id: str, round_number: int, slot: int) -> str:
     return f"call_{_digest(f'{response_id}/call/{round_number}/{slot}', CALL_BYTES)}"
 
 
+def replayed_call_id(item: str) -> str:
+    """The call id under which a gateway's call of an earlier turn goes up again: the same each time."""
+    return f"call_{_digest(f'{item}/replayed', CALL_BYTES)}"
+
+
 def input_item_id(response_id: str, index: int, prefix: str = "msg") -> str:
     """The id of an input item that came without one."""
     return _in_response(response_id, prefix, f"input/{index}")

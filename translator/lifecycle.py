@@ -52,6 +52,13 @@ class Lifecycle(ABC):
         self.final: dict[str, Any] | None = None
         self._out = out
 
+    @property
+    def ended(self) -> dict[str, Any]:
+        """The item as it ended; to be asked for only once it has."""
+        if self.final is None:
+            raise AssertionError("the item is not closed")
+        return self.final
+
     def announce(self) -> None:
         """Write `output_item.added`; the first frame of every item."""
         self._out.write(

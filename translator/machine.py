@@ -5,33 +5,46 @@ whoever feeds them again gets the same bytes (design invariant 2). What the clie
 
     queued (background only) ─► in_progress ─► completed | failed | incomplete | cancelled
 
-| entry     | what it does                                                                                        |
-|-----------|-----------------------------------------------------------------------------------------------------|
-| request   | response.created; in the background response.queued, else response.in_progress                       |
-| attempt   | the round begins, or begins anew after a loss; in the background response.in_progress, once          |
-| frame     | the round's next event(s): item frames, and the response's end where the upstream ends               |
-| round_end | the end where the upstream gave none: failed, or another attempt while nothing of the round is public |
-| cancel    | the end: cancelled, or failed past the deadline                                                      |
+| entry       | what it does                                                                                    |
+|-------------|-------------------------------------------------------------------------------------------------|
+| request     | response.created; in the background response.queued, else response.in_progress; what comes first |
+| attempt     | the round begins, or begins anew after a loss; in the background response.in_progress, once      |
+| frame       | the round's next event(s): item frames, and the response's end where the upstream ends           |
+| round_end   | jobs for the calls that the gateway runs; where the upstream gave no end: failed, or another     |
+|             | attempt while nothing of the round is public                                                    |
+| tool_result | a call's result; after the last one of its round the next round, or the end                      |
+| tools_listed| the tools of a server; after the last one round 1                                                |
+| cancel      | the end: cancelled, or failed past the deadline                                                  |
+
+Before round 1 comes what the request needs (`translator.preparation`): servers list their tools, and the calls that the
+client approved are round 0, whose model is the client.
 
 After the terminal frame every entry is ignored. Upstream garbage ends the response as failed (contract.md D9, D10); the
 only error that `feed` raises is ForeignLog, for a log that no Respool wrote.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 
+from translator.accumulator import RoundResult
 from translator.dialect import Dialect, dialect_of
+from translator.discovery import Discovery
+from translator.outbound import upstream_body
 from translator.output import Output
+from translator.preparation import Preparation, preparation_of
 from translator.protocol.cleaned import cleaned
 from translator.protocol.entries import Entry, Kind, RequestEntry, RoundEnd
-from translator.protocol.errors import LimitPassed, ProtocolFault, StoreError
+from translator.protocol.errors import ProtocolFault, StoreError
+from translator.protocol.json import dumps
 from translator.protocol.response import add_usage, template, usage
-from translator.round import Round, Shown
+from translator.public_items import RoundOptions, Shown
+from translator.round import Round
+from translator.step import Command, NextRound, Note, Reopen, RunJob, Step
 from translator.tool_choice import upstream_choice
+from translator.tool_results import LIST, listing_of, result_of
 from translator.toolmap import ToolMap
 from translator.upstream_event import Event
 
@@ -39,6 +52,12 @@ ENTRY_VERSION: Final = 1
 FRAME: Final = str(Kind.FRAME)
 SEALED: Final = "reasoning.encrypted_content"
 """The `include` of clients that hand reasoning back instead of having it stored."""
+
+MAX_CALLS: Final = 128
+"""Calls that the gateway runs for one response where the request sets no lower limit: ten rounds of a dozen."""
+
+MAX_REFUSED_ROUNDS: Final = 2
+"""Rounds in a row in which every call was refused: a model that was told so and calls again would do so for ever."""
 
 ERROR_CODES: Final = frozenset(
     {
@@ -76,41 +95,6 @@ class ForeignLog(StoreError):
     """The log does not begin with a request entry of this version."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reopen:
-    """Let a round that was lost be claimed again."""
-
-    round: int
-
-
-@dataclass(frozen=True, slots=True)
-class NextRound:
-    """Write the next round's entry with this exact upstream body."""
-
-    number: int
-    body: bytes
-
-
-Command = Reopen | NextRound
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something worth counting and a debug line, never with content: what, whose (a tool's name), how large."""
-
-    kind: str
-    name: str = ""
-    size: int = 0
-
-
-class Step(NamedTuple):
-    """What one entry brought: frames to commit, commands for the commit, notes for metrics. One is made of every frame."""
-
-    frames: list[bytes]
-    commands: Sequence[Command] = ()
-    notes: Sequence[Note] = ()
-
-
 class Machine:
     """The fold of one response. Feed it every entry of the input log from the first, in order.
 
@@ -127,9 +111,6 @@ class Machine:
         self._request: RequestEntry | None = None  # set by the request entry
         self._template: dict[str, Any] = {}  # the 31 keys, set by the request entry
         self._tools: ToolMap  # set by the request entry
-        self._allowed: frozenset[str] | None = (
-            None  # the only tools that may be called; set by the request entry
-        )
         self._api = ""  # what the upstream speaks; set by the request entry
         self._sealed = (
             False  # whether reasoning carries its text in an opaque value; set by the request entry
@@ -139,6 +120,12 @@ class Machine:
         self._round: Round | None = None  # set by each attempt
         self._dialect: Dialect  # set by each attempt
         self._attempt = 0  # attempts of the current round
+        self._discovery: Discovery | None = None  # set where servers must list their tools first
+        self._approved: list[dict[str, Any]] = []  # questions that the client has said yes to
+        self._brought: list[dict[str, Any]] = []  # what came of both, before round 1
+        self._told: list[dict[str, Any]] = []  # what all finished rounds said, called and were told
+        self._ended_round = -1  # the last round whose end was taken
+        self._refused_rounds = 0  # rounds in a row whose calls were all refused
         self._now = 0  # time of the entry at hand, ms
 
     @property
@@ -155,8 +142,10 @@ class Machine:
             self._feed(entry)
         except ProtocolFault as fault:
             self._fail("server_error", fault.message)
-        except LimitPassed as passed:
-            self._fail("server_error", passed.message)
+        if self._out.full and self.response is None:
+            self._fail("server_error", f"The response is larger than {self._out.limit} bytes.")
+        if self.response is not None:
+            self._commands.clear()  # what has ended asks for nothing
         if not (self._commands or self._notes):
             return Step(self._out.take())
         commands, self._commands = self._commands, []
@@ -177,6 +166,10 @@ class Machine:
                 self._begin_attempt(entry)
             case Kind.ROUND_END:
                 self._end_round(orjson.loads(entry.data))
+            case Kind.TOOL_RESULT:
+                self._take_result(entry.data)
+            case Kind.TOOLS_LISTED:
+                self._take_listing(entry.data)
             case Kind.CANCEL:
                 self._cancel(orjson.loads(entry.data))
             case _:
@@ -194,7 +187,8 @@ class Machine:
         self._sealed = self._api == "chat" and SEALED in include
         self._out.limit = request["limits"]["max_response_bytes"]
         self._tools = ToolMap.of_entry(request)
-        self._allowed = upstream_choice(request["request"].get("tool_choice"), self._tools).allowed
+        asked = request["request"].get("max_tool_calls") or MAX_CALLS
+        self._shown.max_calls = min(asked, MAX_CALLS)
         self._template = template(request, self._now // 1000)
         if request["request"].get("background"):
             self._life("response.created", "queued")
@@ -202,24 +196,38 @@ class Machine:
         else:
             self._life("response.created", "in_progress")
             self._life("response.in_progress", "in_progress")
+        if needed := preparation_of(request):
+            self._prepare(needed)
 
     def _begin_attempt(self, entry: Entry) -> None:
         if self.status == "queued":
             self._life("response.in_progress", "in_progress")
-        if self._round is not None and self._round.public:
-            raise ProtocolFault("A round began again after the client had seen a part of it.")
         same = self._round is not None and self._round.number == entry.round
+        if same and self._round is not None:
+            if self._round.public:
+                raise ProtocolFault("A round began again after the client had seen a part of it.")
+            self._round.forget()
         self._attempt = self._attempt + 1 if same else 1
         self._dialect = dialect_of(self._api, self._tools)
-        self._round = Round(
+        self._round = self._new_round(entry.round)
+
+    def _new_round(self, number: int, approved: Sequence[str] = ()) -> Round:
+        asked = self._request["request"] if self._request else {}
+        choice = upstream_choice(asked.get("tool_choice"), self._tools, forced=number <= 1)
+        options = RoundOptions(
+            sealed=self._sealed,
+            allowed=choice.allowed if number else None,  # the client's own calls are what it allows
+            approved=approved,
+            include=asked.get("include") or (),
+        )
+        return Round(
             self.response_id,
-            entry.round,
+            number,
             self._tools,
             self._shown,
             self._out,
             note=partial(_note, self._notes),
-            sealed=self._sealed,
-            allowed=self._allowed,
+            options=options,
         )
 
     def _frame(self, block: bytes) -> None:
@@ -229,6 +237,8 @@ class Machine:
             self._take(self._round, event)
 
     def _take(self, current: Round, event: Event) -> None:
+        if current.result is not None:
+            return  # the upstream has ended the round; its calls are run
         current.take(event)
         result = current.result
         if result is None:
@@ -238,23 +248,134 @@ class Machine:
             message = result.message or "The upstream failed."
             self._fail(result.code or "server_error", cleaned(message))
             return
-        current.close(result.status)
+        current.end(result.status)
+        if not current.has_gateway_calls:
+            self._end_with(result)
+
+    def _end_with(self, result: RoundResult) -> None:
+        """The response ends as its last round has."""
         details = {"reason": result.reason} if result.status == "incomplete" else None
         self._end(result.status, incomplete_details=details)
 
     def _end_round(self, end: RoundEnd) -> None:
-        how = end["how"]
-        if how == "lost" and self._may_try_again():
-            self._commands.append(Reopen(self._round.number if self._round else 1))
-            self._notes.append(Note("round lost"))
-            return
-        if how in ("ok", "eof") and self._round is not None:
+        how, current = end["how"], self._round
+        if current is not None and current.result is None and how in ("ok", "eof"):
             for event in self._dialect.end(finished=how == "ok"):
-                self._take(self._round, event)
+                self._take(current, event)
             if self.response is not None:
                 return
+        if current is not None and current.result is not None:
+            self._run_calls(current)
+            return
+        if how == "lost" and self._may_try_again():
+            self._commands.append(Reopen(current.number if current else 1))
+            self._notes.append(Note("round lost"))
+            return
         error = end.get("error") or {}
         self._fail(error.get("code") or "server_error", error.get("message") or _ENDINGS[how])
+
+    # ---- what the gateway runs --------------------------------------------------------------
+
+    def _prepare(self, needed: Preparation) -> None:
+        """Before round 1: the servers list their tools."""
+        if self.status == "queued":
+            self._life("response.in_progress", "in_progress")
+        self._approved = needed.approved
+        discovery = Discovery(self.response_id, needed.to_list, self._shown, self._out)
+        self._discovery = discovery
+        self._commands += [RunJob(*job) for job in discovery.jobs()]
+        if not discovery.waits:
+            self._run_approved()
+
+    def _take_listing(self, data: bytes) -> None:
+        key, result = listing_of(data)
+        if self._discovery is None or key is None or key.round != LIST:
+            return
+        if not self._discovery.waits:
+            return
+        self._discovery.take(key.place, result)
+        if self._discovery.waits or self._request is None:
+            return
+        self._brought = self._discovery.items()
+        self._tools = ToolMap.of_entry(self._request, self._brought)
+        self._run_approved()
+
+    def _run_approved(self) -> None:
+        """The calls that the client has approved are round 0; one whose tool is gone is answered without it."""
+        calls = [
+            (request["id"], visible, request)
+            for request in self._approved
+            for visible in self._tools.of_server(request["server_label"], request["name"])
+        ]
+        if not calls:
+            self._open_round(1)
+            return
+        self._round = self._new_round(0, approved=[request_id for request_id, _, _ in calls])
+        for index, (_, visible, request) in enumerate(calls):
+            call = {"type": "function_call", "name": visible, "arguments": request["arguments"]}
+            done = {"type": "response.output_item.done", "output_index": index, "item": call}
+            self._round.take(done)
+        self._round.take({"type": "response.completed"})
+        self._round.end("completed")
+        self._run_calls(self._round)
+
+    def _run_calls(self, current: Round) -> None:
+        """The round's upstream is done: its calls are given to the workers."""
+        if current.number <= self._ended_round:
+            return
+        self._ended_round = current.number
+        self._commands += [RunJob(*job) for job in current.jobs()]
+        if not current.waits:
+            self._after(current)
+
+    def _take_result(self, data: bytes) -> None:
+        key, result = result_of(data)
+        current = self._round
+        if key is None or current is None or key.round != current.number or not current.waits:
+            return
+        current.take_result(key.place, result)
+        if not current.waits:
+            self._after(current)
+
+    def _after(self, current: Round) -> None:
+        """All calls of a round have their results: the turn is over, or the model goes on with them."""
+        current.finish()
+        result = current.result
+        if result is None or self._request is None:
+            raise AssertionError("a round without an end has no calls to run")
+        if current.number == 0:
+            self._brought += current.ran()
+            self._open_round(1)
+            return
+        self._refused_rounds = self._refused_rounds + 1 if current.only_refused else 0
+        if result.status == "incomplete" or current.has_client_calls:
+            self._end_with(result)
+        elif current.number >= self._request["limits"]["max_rounds"]:
+            self._end("incomplete", incomplete_details={"reason": "max_tool_rounds"})
+        elif self._refused_rounds >= MAX_REFUSED_ROUNDS:
+            self._end("incomplete", incomplete_details={"reason": "max_tool_calls"})
+        else:
+            self._told += current.told()
+            self._note_tolerated(current)
+            self._open_round(current.number + 1)
+
+    def _open_round(self, number: int) -> None:
+        """Write the next round's entry: all that was said so far, and what the workers brought."""
+        request = self._request
+        if request is None:
+            raise AssertionError("a log begins with its request")
+        items = [*request["history"], *request["input"], *self._brought, *self._told]
+        body = upstream_body(
+            request["request"],
+            items,
+            self._tools,
+            api=request["upstream"]["api"],
+            reasoning_history=request["upstream"].get("reasoning_history", "none"),
+            forced=number <= 1,
+        )
+        self._commands.append(NextRound(number, dumps(body)))
+
+    # ---- other ends ---------------------------------------------------------------------------
 
     def _may_try_again(self) -> bool:
         """A lost round is tried again while nothing of it is public, a bounded number of times (design 4.2)."""
@@ -266,20 +387,22 @@ class Machine:
         if cancel.get("reason") == "deadline":
             self._fail("server_error", "The response took longer than a run may.")
             return
-        self._close_round("incomplete")
+        self._close()
         self._end("cancelled")
 
     def _fail(self, code: str, message: str) -> None:
-        self._out.limit = None
-        self._close_round("incomplete")
+        self._close()
         self._end(
             "failed",
             error={"code": code if code in ERROR_CODES else "server_error", "message": message},
         )
 
-    def _close_round(self, status: str) -> None:
+    def _close(self) -> None:
+        """Close what is open, as incomplete."""
+        if self._discovery is not None:
+            self._discovery.close()
         if self._round is not None:
-            self._round.close(status)
+            self._round.close()
 
     # ---- frames -----------------------------------------------------------------------------
 
@@ -289,8 +412,7 @@ class Machine:
 
     def _end(self, status: str, **fields: Any) -> None:
         if self._round is not None:
-            for quirk, times in self._round.tolerated.items():
-                self._notes.append(Note("tolerated", quirk, times))
+            self._note_tolerated(self._round)
         response = {
             **self._template,
             "status": status,
@@ -302,8 +424,11 @@ class Machine:
             response["completed_at"] = self._now // 1000
         self.status = status
         self.response = response
-        self._out.limit = None
         self._out.write(TERMINAL_EVENTS[status], {"response": response})
+
+    def _note_tolerated(self, current: Round) -> None:
+        for quirk, times in current.tolerated.items():
+            self._notes.append(Note("tolerated", quirk, times))
 
 
 def _note(notes: list[Note], kind: str, name: str, size: int) -> None:

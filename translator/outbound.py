@@ -4,17 +4,18 @@ Called by the api at create (`check`, then `upstream_body` for round 1) and by t
 further rounds. Conversions live only in the copy that goes upstream.
 """
 
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Collection, Sequence
 from typing import Any, Final, assert_never
 
 from translator.chat_request import chat_body, check_chat
 from translator.declarations import check_tools, declared, refuse_format, refuse_many_grammars
 from translator.functions import functions, parallel_calls
 from translator.history import check_items, upstream_items
+from translator.mcp_servers import listings, servers
+from translator.preparation import check_approvals
 from translator.protocol.request import NULLABLE, Request
 from translator.protocol.upstream import Api, CustomFormats, ReasoningHistory
-from translator.tool_choice import check_choice, upstream_choice
+from translator.tool_choice import Choice, check_choice, upstream_choice
 from translator.toolmap import ToolMap
 
 OURS: Final = frozenset(
@@ -47,62 +48,66 @@ def check(
     *,
     api: Api,
     custom_formats: CustomFormats,
-) -> None:
-    """Raise RequestError for what cannot be served: tools, choice, calls and outputs, the dialect."""
+    gateway_tools: Collection[str] = (),
+) -> ToolMap:
+    """The tools of a request that can be served. Raises RequestError for what cannot: tools, choice, calls, the dialect.
+
+    `gateway_tools` are those that this installation can run: `web_search`, `mcp`.
+    """
     own = list(declared(request.body, request.input))
     earlier = list(declared({}, history, "previous_response_id"))
     known = own + earlier
     refuse_many_grammars(known)
-    check_tools(own, custom_formats)
+    check_tools(own, custom_formats, gateway_tools)
     for declaration in earlier:  # this upstream may be another one
         refuse_format(declaration, custom_formats)
-    check_choice(request.body.get("tool_choice"), known, ToolMap(known))
+    tools = ToolMap(known, listings([*history, *request.input]))
+    check_choice(request.body.get("tool_choice"), known, tools)
     check_items(request.input, history)
+    check_approvals(request.input, history, servers(own))
     if api == "chat":
         check_chat(request.body, request.input, history)
+    return tools
 
 
 def upstream_body(
     body: Body,
-    input_items: Items,
-    history: Items,
+    items: Items,
+    tools: ToolMap,
     *,
     api: Api,
     reasoning_history: ReasoningHistory = "none",
+    forced: bool = True,
 ) -> Body:
     """The body of one inference round; what `check` has let through never raises here.
 
-    A Responses upstream has a place of its own for reasoning: `reasoning_history` is Chat's.
+    `items` are all that the model is told, oldest first: history, input, and what earlier rounds of the response brought.
+    Only the first round's tool choice is `forced`. A Responses upstream has a place of its own for reasoning:
+    `reasoning_history` is Chat's.
     """
+    choice = upstream_choice(body.get("tool_choice"), tools, forced=forced)
     match api:
         case "responses":
-            return responses_body(body, input_items, history)
+            return responses_body(body, items, tools, choice)
         case "chat":
-            return chat_body(body, input_items, history, reasoning_history=reasoning_history)
+            return chat_body(body, items, tools, choice, reasoning_history=reasoning_history)
         case _:
             assert_never(api)
 
 
-def responses_body(body: Body, input_items: Items, history: Items) -> Body:
+def responses_body(body: Body, items: Items, tools: ToolMap, choice: Choice) -> Body:
     """The body for an upstream that speaks Responses: its own fields and the client's unknown ones."""
-    declarations = list(declared(body, chain(input_items, history)))
-    tools = ToolMap(declarations)
     copy = {
         key: value
         for key, value in body.items()
         if key not in OURS and (value is not None or key not in NULLABLE)
     }
-    copy |= {
-        "input": upstream_items([*history, *input_items], tools),
-        "stream": True,
-        "store": False,
-    }
+    copy |= {"input": upstream_items(items, tools), "stream": True, "store": False}
     if included := [one for one in body.get("include") or () if one not in GATEWAY_INCLUDES]:
         copy["include"] = included
-    if (parallel := parallel_calls(body, declarations)) is not None:
+    if (parallel := parallel_calls(body, tools)) is not None:
         copy["parallel_tool_calls"] = parallel
-    choice = upstream_choice(body.get("tool_choice"), tools)
-    if visible := functions(declarations, tools, choice.allowed):
+    if visible := functions(tools, choice.allowed):
         copy["tools"] = visible
         if choice.value is not None:
             copy["tool_choice"] = choice.value

@@ -6,23 +6,30 @@ everything in the core that shows something to the client. No number is ever bur
 
 from typing import Any
 
-from translator.protocol.errors import LimitPassed
 from translator.protocol.sse import DeltaTemplate, frame
 
 
 class Output:
-    """Numbers frames from 0. `limit` bounds their bytes over the response (None: no bound); set by the machine."""
+    """Numbers frames from 0. `limit` bounds their bytes over the response; set by the machine.
+
+    What passes it is still written: an event has others that must follow it. The machine looks between two entries.
+    """
 
     __slots__ = ("_frames", "bytes", "limit", "sequence")
 
     def __init__(self) -> None:
         self.sequence = 0  # the next frame's number
         self.bytes = 0  # of all frames so far
-        self.limit: int | None = None
+        self.limit = 0
         self._frames: list[bytes] = []  # since the last take
 
+    @property
+    def full(self) -> bool:
+        """Whether the frames are more than the response may hold."""
+        return self.bytes > self.limit
+
     def write(self, event: str, fields: dict[str, Any]) -> None:
-        """Write one frame. Raises LimitPassed after the frame that passed the limit."""
+        """Write one frame."""
         self._keep(frame(event, {"type": event, "sequence_number": self.sequence, **fields}))
 
     def write_delta(self, template: DeltaTemplate, delta: str) -> None:
@@ -38,5 +45,3 @@ class Output:
         self._frames.append(written)
         self.sequence += 1
         self.bytes += len(written)
-        if self.limit is not None and self.bytes > self.limit:
-            raise LimitPassed(f"The response is larger than {self.limit} bytes.")

@@ -7,7 +7,9 @@ every input item gets an id, so that it can be listed and paged through.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from translator.declarations import declared
 from translator.ids import input_item_id
+from translator.mcp_servers import servers
 from translator.protocol.entries import RequestEntry
 from translator.protocol.json import dumps
 from translator.protocol.request import Request
@@ -28,6 +30,7 @@ ID_PREFIX: Final = {
     "mcp_call": "mcp",
     "mcp_list_tools": "mcpl",
     "mcp_approval_request": "mcpr",
+    "mcp_approval_response": "mcpa",
     "web_search_call": "ws",
 }
 """The beginnings that OpenAI's ids have; items of other types get `item`."""
@@ -89,5 +92,32 @@ def text_part(role: str, text: str) -> dict[str, Any]:
 
 
 def history_of(entry: RequestEntry, output: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What `previous_response_id` stands for: earlier input and output, oldest first."""
-    return [*entry["history"], *entry["input"], *output]
+    """What `previous_response_id` stands for: earlier input and output, oldest first.
+
+    MCP servers that an input item has declared are left out: their secrets went with their response.
+    """
+    declared_then = {
+        server.label: server.tool for server in servers(declared(entry["request"], entry["input"]))
+    }
+    return [
+        *entry["history"],
+        *map(without_servers, entry["input"]),
+        *(with_declaration(item, declared_then) for item in output),
+    ]
+
+
+def with_declaration(
+    item: dict[str, Any], declared_then: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """A server's list with what the request had declared of the server: a later turn may declare another one."""
+    if item["type"] != "mcp_list_tools" or item["server_label"] not in declared_then:
+        return item
+    tool = declared_then[item["server_label"]]
+    return item | {"declared": {key: tool.get(key) for key in ("server_url", "allowed_tools")}}
+
+
+def without_servers(item: dict[str, Any]) -> dict[str, Any]:
+    """An item without the MCP servers that it declares."""
+    if item["type"] != "additional_tools":
+        return item
+    return item | {"tools": [tool for tool in item["tools"] if tool["type"] != "mcp"]}

@@ -1,53 +1,36 @@
-"""One inference round on its way to the client: fold, classify, hold or show, close.
+"""One inference round on its way to the client: fold, classify, hold or show, run, close.
 
-In: the events of one upstream stream. Out: public item frames in the `Output`, and at the end the round's items as the
-terminal response lists them. Called by the machine, which owns numbering, the response's life and everything that
-spans rounds. Step 3 of the data's way: accumulator → boundary → lifecycle.
+In: the events of one upstream stream, then the results of the calls that the gateway runs. Out: public item frames in the
+`Output`, jobs for the tool workers, and at the end what the next round's model hears of this one. Called by the machine,
+which owns numbering, the response's life and everything that spans rounds. Step 3 of the data's way: accumulator →
+boundary → lifecycle.
+
+    take … ─► end (the upstream is done) ─► jobs ─► take_result … ─► finish
+       └───────────────────┴──────── close (the response ends first) ┘
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from translator.accumulator import Accumulator, RoundResult
-from translator.boundary import Boundary
-from translator.function_sse import (
-    CallLifecycle,
-    CustomLifecycle,
-    FunctionLifecycle,
-    NativeCustomLifecycle,
-)
-from translator.grammar import GrammarPrefix
-from translator.ids import call_id, item_id
+from translator.boundary import Boundary, Wall
+from translator.function_sse import CallLifecycle, CustomLifecycle
+from translator.gateway_calls import NOT_ALLOWED, GatewayCall, refused
+from translator.gateway_items import ApprovalLifecycle, GatewayLifecycle, Result
 from translator.items import Ended, Item
-from translator.lifecycle import (
-    HostedLifecycle,
-    Lifecycle,
-    MessageLifecycle,
-    ReasoningLifecycle,
-)
+from translator.lifecycle import Lifecycle
 from translator.output import Output
 from translator.protocol.errors import ProtocolFault
-from translator.toolmap import Tool, ToolKind, ToolMap
+from translator.public_items import PublicItems, RoundOptions, Shown
+from translator.toolmap import Tool, ToolMap
 from translator.upstream_event import Event
+from translator.upstream_item import is_json
 
 COUNTED_FALLBACK: Final = "custom input without its envelope"
 
 
-@dataclass(slots=True)
-class Shown:
-    """What the client has of a response, over all rounds: the next output index, the items, the call ids in use."""
-
-    items: list[Lifecycle] = field(default_factory=list)
-    call_ids: set[str] = field(default_factory=set)
-
-    def output(self) -> list[dict[str, Any]]:
-        """The items as they ended, in output order."""
-        return [shown.final for shown in self.items if shown.final is not None]
-
-
 class Round:
-    """One round of one attempt. `take` each event; then `close` once."""
+    """One round of one attempt. `take` each event; the drawing in the module's docstring shows the rest."""
 
     def __init__(
         self,
@@ -58,32 +41,29 @@ class Round:
         out: Output,
         *,
         note: Callable[[str, str, int], None],
-        sealed: bool = False,
-        allowed: frozenset[str] | None = None,
+        options: RoundOptions,
     ) -> None:
-        """`note(kind, name, size)` takes what is worth counting outside the core.
-
-        With `sealed` reasoning items carry their text in an opaque value of ours, for clients that hand it back. Calls
-        of other tools than the `allowed` ones are not shown (None: all are).
-        """
+        """`note(kind, name, size)` takes what is worth counting outside the core."""
         self.number = number
         self.public = (
             False  # set once an item of this round was shown: then it cannot be tried again
         )
-        self._response_id = response_id
         self._tools = tools
         self._shown = shown
-        self._out = out
+        self._public = PublicItems(response_id, number, shown, out, options)
         self._note = note
-        self._sealed = sealed
-        self._allowed = allowed
-        self._kept_back: set[int] = set()  # slots of calls that are not allowed
+        self._options = options
+        self._kept_back: set[int] = (
+            set()
+        )  # slots of calls that are not shown: not allowed, or given up
         self._accumulator = Accumulator()
         self._items = self._accumulator.items
         self._boundary = Boundary()
         self._lifecycles: dict[int, Lifecycle] = {}  # by slot, from `added` on
+        self._calls: dict[int, GatewayCall] = {}  # by slot: what the gateway runs or refuses
         self._waiting_dones: list[CallLifecycle] = []  # ended calls whose end is not certain yet
         self._seen = 0  # items that have appeared
+        self._ended = ""  # set by `end`: how the upstream's part ended
 
     @property
     def result(self) -> RoundResult | None:
@@ -95,6 +75,27 @@ class Round:
         """Quirks that were put right so far."""
         return self._accumulator.tolerated
 
+    @property
+    def has_gateway_calls(self) -> bool:
+        """Whether the model has called what the client does not run; known after `end`."""
+        return bool(self._calls)
+
+    @property
+    def only_refused(self) -> bool:
+        """Whether every such call was refused."""
+        return all(call.refusal is not None for call in self._calls.values())
+
+    @property
+    def has_client_calls(self) -> bool:
+        """Whether the client has calls to run, or questions to answer."""
+        kinds = (CallLifecycle, ApprovalLifecycle)
+        return any(isinstance(shown, kinds) for shown in self._lifecycles.values())
+
+    @property
+    def waits(self) -> bool:
+        """Whether a call that the gateway runs has no result yet."""
+        return any(call.refusal is None and call.result is None for call in self._calls.values())
+
     def take(self, event: Event) -> None:
         """Fold one event and show what may be shown. Raises ProtocolFault."""
         item = self._accumulator.fold(event)
@@ -103,51 +104,178 @@ class Round:
             self._settle_dones()
         if item is None:
             return
-        if not self._boundary.waiting and (item.slot in self._lifecycles or not self._blocks(item)):
+        waiting = self._boundary.waiting
+        if not waiting and item.slot in self._lifecycles:
+            self._show(item)
+            return
+        if item.slot in self._calls:
+            self._advance(self._calls[item.slot])
+            return
+        wall = self._wall(item)
+        if not waiting and wall is None:
             self._show(item)
             return
         delta = event.get("delta")
         size = len(delta) if isinstance(delta, str) else 0
-        if self._boundary.hold(item, blocking=self._blocks(item), size=size):
+        if self._boundary.hold(item, wall, size=size):
             self._release()
 
-    def close(self, status: str) -> None:
-        """End the round: `status` is completed, or incomplete where anything else ended it.
+    def end(self, status: str) -> None:
+        """The upstream is done: `status` is completed or incomplete. Whole calls of the gateway's now wait for results.
 
         Raises ProtocolFault, with nothing closed, if the upstream says completed and a call has no name to this day.
         """
         completed = status == "completed"
-        if completed and (blocking := self._boundary.blocking()):
-            unnamed = any(item.unnamed for item in blocking)
-            lacks = "name" if unnamed else "worker"
-            raise ProtocolFault(f"The upstream completed, but one of its calls has no {lacks}.")
-        dropped = self._boundary.drop_blocking()
-        for item in dropped:
-            self._note("call dropped", item.name or "", item.text.size)
+        if completed and any(item.unnamed for item in self._boundary.walls(Wall.UNKNOWN)):
+            raise ProtocolFault("The upstream completed, but one of its calls has no name.")
+        self._ended = status
         for item in self._items:
             if item.ended is Ended.OPEN:
-                self._accumulator.close(item, Ended.DONE if completed else Ended.CUT)
-            if item not in dropped:
-                self._boundary.hold(item, blocking=False)
+                whole = completed or (self._gateway_tool(item) and is_json(item.text.joined()))
+                self._accumulator.close(item, Ended.DONE if whole else Ended.CUT)
+        self._drop_lost()
+        for item in self._items:
+            if item.slot not in self._calls and not self._lost(item):
+                self._boundary.hold(item, self._wall(item))
+        for item in self._boundary.in_order():
+            if self._boundary.wall(item) is Wall.RUNNING:
+                self._admitted(item)
         self._release()
-        for lifecycle in sorted(self._lifecycles.values(), key=lambda shown: shown.index):
-            if lifecycle.final is None:
-                lifecycle.close("completed" if completed else "incomplete")
-                self._observe(lifecycle)
+        self._close_shown()
 
-    def _blocks(self, item: Item) -> bool:
-        """Whether a call makes a boundary: nobody knows its owner, or the gateway is."""
+    def jobs(self) -> list[tuple[str, bytes]]:
+        """The calls for the tool workers, in the model's order: key and data each."""
+        waiting = [call for call in self._in_order() if call.refusal is None]
+        keys = [f"{self.number}.{call.item.slot}" for call in waiting]
+        return [(key, call.job(key)) for key, call in zip(keys, waiting, strict=True)]
+
+    def take_result(self, slot: int, result: Result) -> None:
+        """A call has run. The first result of a call counts; completions are shown in output order."""
+        call = self._calls.get(slot)
+        if call is None or call.result is not None or call.refusal is not None:
+            return
+        call.result = result
+        self._release()
+
+    def finish(self) -> None:
+        """All results are there: what waited behind them is shown, everything is closed, and later texts may cite them."""
+        self._release()
+        self._close_shown()
+        for call in self._in_order():
+            self._shown.citations.add((call.result or {}).get("results") or ())
+
+    def close(self) -> None:
+        """The response ends before the round has: what is open is incomplete, what is whole is shown."""
+        if not self._ended:
+            self._ended = "incomplete"
+            for item in self._items:
+                if item.ended is Ended.OPEN:
+                    self._accumulator.close(item, Ended.CUT)
+        self._drop_lost()
+        for item in self._boundary.walls(Wall.RUNNING):
+            call = self._calls.get(item.slot)
+            if call is None or call.lifecycle is None:
+                self._note("call dropped", item.name or "", item.text.size)
+            elif call.result is not None:
+                call.lifecycle.complete(call.result)
+            else:
+                call.lifecycle.close("incomplete")
+            self._boundary.drop(item)
+            self._kept_back.add(item.slot)
+        for item in self._items:
+            if item.slot not in self._calls and not self._lost(item):
+                self._boundary.hold(item, None)
+        self._release()
+        self._close_shown()
+
+    def forget(self) -> None:
+        """The round begins anew, and nothing of it is public: what it has taken is free again."""
+        for call in self._calls.values():
+            self._shown.call_ids.discard(call.call_id)
+
+    def told(self) -> list[dict[str, Any]]:
+        """The round as the next one's model knows it: all that it said and called, then the outputs in its order."""
+        found: list[dict[str, Any]] = []
+        outputs: list[dict[str, Any]] = []
+        for item in sorted(self._items, key=lambda item: (item.place, item.slot)):
+            call = self._calls.get(item.slot)
+            if call is None and item.slot not in self._kept_back:
+                found.append(self._lifecycles[item.slot].ended)
+                continue
+            asked, answer = call.told() if call else refused(item, self._public.call_id(item))
+            found.append(asked)
+            outputs.append(answer)
+        return found + outputs
+
+    def ran(self) -> list[dict[str, Any]]:
+        """The public items of calls that were run, each with its result for the model."""
+        return [
+            {**call.lifecycle.ended, "result": call.result}
+            for call in self._calls.values()
+            if call.lifecycle is not None
+        ]
+
+    # ---- who waits for whom -------------------------------------------------------------------
+
+    def _gateway_tool(self, item: Item) -> Tool | None:
+        """The tool of a call that is not the client's."""
+        tool = self._tools.get(item.name or "") if item.is_call else None
+        return tool if tool is not None and tool.is_gateway_run else None
+
+    def _asks(self, item: Item, tool: Tool) -> bool:
+        return tool.asks and item.slot >= len(self._options.approved) and self._allows(item)
+
+    def _allows(self, item: Item) -> bool:
+        return self._options.allowed is None or item.name in self._options.allowed
+
+    def _wall(self, item: Item) -> Wall | None:
+        """What an item is to those behind it, as far as it is not shown."""
+        if item.slot in self._lifecycles or not item.is_call:
+            return None
+        if item.unnamed:
+            return Wall.UNKNOWN
+        tool = self._gateway_tool(item)
+        if tool is None:
+            return None
+        if self._asks(item, tool):
+            return None if item.ended is Ended.DONE else Wall.UNKNOWN
+        return Wall.RUNNING
+
+    def _lost(self, item: Item) -> bool:
+        """Whether a call is never shown: nobody knows what it is, or it was cut off and nobody will run it."""
+        if item.slot in self._kept_back:
+            return True
         if item.slot in self._lifecycles or not item.is_call:
             return False
-        if item.unnamed:
-            return True
-        tool = self._tools.get(item.name or "")
-        return tool is not None and tool.kind is ToolKind.GATEWAY
+        cut = item.ended is Ended.CUT
+        return item.unnamed or (cut and self._gateway_tool(item) is not None)
+
+    def _drop_lost(self) -> None:
+        """Give up the calls that nobody will run; one that was shown ends as incomplete."""
+        for item in self._items:
+            call = self._calls.get(item.slot)
+            if call is not None and call.lifecycle is not None and item.ended is Ended.CUT:
+                call.lifecycle.close("incomplete")
+                self._boundary.drop(item)
+                del self._calls[item.slot]
+            elif self._lost(item) and item.slot in self._boundary.waiting:
+                self._boundary.drop(item)
+                self._note("call dropped", item.name or "", item.text.size)
 
     def _release(self) -> None:
         coalesce = self._boundary.coalesce
-        for item in self._boundary.release():
-            self._show(item, coalesce=coalesce)
+        behind = False  # a call that the gateway runs is not over
+        for item in self._boundary.in_order():
+            wall = self._boundary.wall(item)
+            if wall is Wall.UNKNOWN:
+                break
+            if wall is Wall.RUNNING:
+                behind = not self._run(item, first=not behind) or behind
+            elif behind:
+                break
+            else:
+                self._boundary.drop(item)
+                self._show(item, coalesce=coalesce)
         self._boundary.settle()
 
     def _show(self, item: Item, *, coalesce: bool = False) -> None:
@@ -158,13 +286,22 @@ class Round:
             lifecycle = self._begin(item)
         if lifecycle.final is not None:
             return
+        if self._shown.citations and item.type == "message":
+            self._cite(item)
         lifecycle.advance(coalesce=coalesce)
         if item.ended is Ended.DONE and isinstance(lifecycle, CallLifecycle) and lifecycle.waits:
             self._waiting_dones.append(lifecycle)
 
+    def _cite(self, item: Item) -> None:
+        """Mark, in texts that are whole, the addresses that a search has found."""
+        for part in item.parts:
+            if part.kind == "output_text" and part.done and not part.annotations:
+                for annotation in self._shown.citations.of(part.joined()):
+                    part.annotate(annotation)
+
     def _forbidden(self, item: Item) -> bool:
         """Whether a call is of a tool that this request does not allow (contract.md section 6): counted, once."""
-        if self._allowed is None or not item.is_call or item.name in self._allowed:
+        if not item.is_call or self._allows(item):
             return False
         if item.slot not in self._kept_back:
             self._kept_back.add(item.slot)
@@ -178,67 +315,75 @@ class Round:
             self._observe(lifecycle)
         self._waiting_dones.clear()
 
+    def _close_shown(self) -> None:
+        """Close what the client has seen, but for calls whose result is still to come."""
+        for lifecycle in sorted(self._lifecycles.values(), key=lambda shown: shown.index):
+            if lifecycle.final is None and not isinstance(lifecycle, GatewayLifecycle):
+                lifecycle.close(self._ended)
+                self._observe(lifecycle)
+
     def _observe(self, lifecycle: Lifecycle) -> None:
         if isinstance(lifecycle, CustomLifecycle) and lifecycle.fallback and lifecycle.final:
             self._note(COUNTED_FALLBACK, lifecycle.final["name"], lifecycle.item.text.size)
 
+    # ---- calls that the gateway runs ----------------------------------------------------------
+
+    def _in_order(self) -> list[GatewayCall]:
+        """The calls in the model's order."""
+        return sorted(self._calls.values(), key=lambda call: (call.item.place, call.item.slot))
+
+    def _admitted(self, item: Item) -> GatewayCall:
+        """The call, with the decision whether it is run: made once, in output order."""
+        call, tool = self._calls.get(item.slot), self._gateway_tool(item)
+        if call is not None:
+            return call
+        if tool is None:
+            raise AssertionError("only a call of the gateway's is a running one")
+        shown, refusal = self._shown, None
+        if not self._allows(item):
+            refusal = NOT_ALLOWED
+            self._note("call of a tool that is not allowed", item.name or "", item.text.size)
+        elif shown.calls >= shown.max_calls:
+            refusal = f"The limit of {shown.max_calls} tool calls for this response is reached."
+            self._note("call over the limit", item.name or "", item.text.size)
+        else:
+            shown.calls += 1
+        call = GatewayCall(item, self._public.call_id(item), tool, refusal)
+        self._calls[item.slot] = call
+        return call
+
+    def _run(self, item: Item, *, first: bool) -> bool:
+        """Show a call as far as it is; whether it is over. Only the `first` one that is not may end."""
+        call = self._admitted(item)
+        if call.refusal is None:
+            if call.lifecycle is None:
+                call.lifecycle = self._public.running(item, call.tool)
+                self._announce(call.lifecycle)
+            self._advance(call)
+            if not first or call.result is None:
+                return False
+            call.lifecycle.complete(call.result)
+        self._boundary.drop(item)
+        return True
+
+    def _advance(self, call: GatewayCall) -> None:
+        if call.lifecycle is None:
+            return
+        if self._ended:
+            call.lifecycle.settle()
+        else:
+            call.lifecycle.advance()
+
+    # ---- items -------------------------------------------------------------------------------
+
     def _begin(self, item: Item) -> Lifecycle:
+        lifecycle = self._public.lifecycle(item, self._tools.get(item.name or ""))
+        self._announce(lifecycle)
+        return lifecycle
+
+    def _announce(self, lifecycle: Lifecycle) -> None:
         """Announce an item: from here on its public id, type, call id and name stand."""
-        index = len(self._shown.items)
-        lifecycle = self._call(item, index) if item.is_call else self._plain(item, index)
-        self._lifecycles[item.slot] = lifecycle
+        self._lifecycles[lifecycle.item.slot] = lifecycle
         self._shown.items.append(lifecycle)
         self.public = True
         lifecycle.announce()
-        return lifecycle
-
-    def _plain(self, item: Item, index: int) -> Lifecycle:
-        public_id = self._id(item, item.type)
-        if item.type == "message":
-            return MessageLifecycle(item, index, public_id, self._out)
-        if item.type == "reasoning":
-            return ReasoningLifecycle(item, index, public_id, self._out, sealed=self._sealed)
-        return HostedLifecycle(item, index, public_id, self._out)
-
-    def _call(self, item: Item, index: int) -> CallLifecycle:
-        name = item.name or ""
-        tool = self._tools.get(name)
-        kind = _kind(item, tool)
-        return kind(
-            item,
-            index,
-            self._id(item, kind.public_type),
-            self._out,
-            call_id=self._call_id(item),
-            name=tool.name if tool else name,
-            namespace=tool.namespace if tool else item.namespace,
-            grammar=grammar_of(tool),
-        )
-
-    def _id(self, item: Item, item_type: str) -> str:
-        return item_id(self._response_id, item_type, self.number, item.slot)
-
-    def _call_id(self, item: Item) -> str:
-        """The upstream's call id where it gave one that is not in use; else one of ours (contract.md section 9)."""
-        taken = self._shown.call_ids
-        found = item.call_id
-        if not found or found in taken:
-            found = call_id(self._response_id, self.number, item.slot)
-        taken.add(found)
-        return found
-
-
-def grammar_of(tool: Tool | None) -> GrammarPrefix | None:
-    """What a call's input is held against: the grammar of a custom tool, where it declares one."""
-    if tool is None or tool.format is None or tool.format.get("type") != "grammar":
-        return None
-    return GrammarPrefix(tool.format)
-
-
-def _kind(item: Item, tool: Tool | None) -> type[CallLifecycle]:
-    """What a call is to the client: what the request says of its name, never what the upstream calls it."""
-    if item.type == "custom_tool_call":
-        return NativeCustomLifecycle
-    if tool is not None and tool.kind is ToolKind.CUSTOM:
-        return CustomLifecycle
-    return FunctionLifecycle

@@ -33,17 +33,22 @@ def check_choice(choice: Json, declarations: Sequence[Declaration], tools: ToolM
             raise refused("selects a tool of a type that is not declared")
 
 
-def upstream_choice(choice: Json, tools: ToolMap) -> Choice:
-    """The choice for an upstream that knows functions only."""
+def upstream_choice(choice: Json, tools: ToolMap, *, forced: bool = True) -> Choice:
+    """The choice for an upstream that knows functions only.
+
+    Not `forced`: the model has had its calls and their results; forced again, it would call for ever.
+    """
     if not isinstance(choice, dict):
-        return Choice(choice)
-    names = [selected(one, tools) for one in selectors(choice) if one["type"] in CLIENT_TYPES]
+        return Choice("auto" if choice == "required" and not forced else choice)
+    names = [name for one in selectors(choice) for name in selected(one, tools)]
     functions = [{"type": "function", "name": name} for name in names]
     if choice["type"] != "allowed_tools":
-        return Choice(next(iter(functions), None))
+        if not forced or not names:  # a server whose listing failed has nothing to force
+            return Choice("auto")
+        return Choice(functions[0]) if len(names) == 1 else Choice("required", frozenset(names))
     # Model servers read an `allowed_tools` object as "auto" over all tools (vLLM does). So the
     # tools left out are not sent at all, and the mode that must bind is sent in a form that binds.
-    if choice.get("mode") == "required":
+    if choice.get("mode") == "required" and forced:
         return Choice("required", frozenset(names))
     limit = {"type": "allowed_tools", "mode": "auto", "tools": functions}
     return Choice(limit, frozenset(names))
@@ -62,13 +67,18 @@ def selectors(choice: Json) -> list[dict[str, Any]]:
     ]
 
 
-def selected(selector: dict[str, Any], tools: ToolMap) -> str:
-    """The visible name of the tool that a selector means."""
+def selected(selector: dict[str, Any], tools: ToolMap) -> list[str]:
+    """The visible names of the tools that a selector means: one, but for an MCP server's."""
     kind = selector["type"]
+    if kind == "mcp":
+        return tools.of_server(selector["server_label"], selector.get("name"))
+    if kind not in CLIENT_TYPES:
+        visible = tools.find(kind_of(kind), None, WEB_SEARCH)
+        return [visible] if visible else []
     visible = tools.find(kind, selector.get("namespace"), selector["name"])
     if visible is None:
         raise refused(f"selects a {kind} tool that is not declared as one")
-    return visible
+    return [visible]
 
 
 def names_hosted(selector: dict[str, Any], declaration: Declaration) -> bool:

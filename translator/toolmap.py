@@ -2,18 +2,20 @@
 
 The map comes from the request's declarations alone (upstream-quirks.md, rule 2 of section 1); a
 name that nobody declared has no entry, and its call is the client's. Members of namespaces keep
-their bare name where no other tool has it; elsewhere they get one that ends in a hash.
+their bare name where no other tool has it; elsewhere they get one that ends in a hash. Tools of
+MCP servers are known once their server has listed them.
 """
 
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 from translator.declarations import Declaration, Key, declared, with_names
+from translator.mcp_servers import Listed, McpServer, listings, servers
 from translator.protocol.entries import RequestEntry
 
 MAX_NAME_CHARS: Final = 64
@@ -24,70 +26,120 @@ ODD_CHARACTER: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class ToolKind(StrEnum):
-    """Who gets the calls of a tool, and in which shape."""
+    """Who gets the calls of a tool, and in which shape: the first two are the client's, the others the gateway's."""
 
     FUNCTION = "function"
     CUSTOM = "custom"
-    GATEWAY = "gateway"
+    WEB_SEARCH = "web_search"
+    MCP = "mcp"
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool. `name` and `namespace` are public; `format` is a custom tool's, else None."""
+    """One tool. `name` and `namespace` are public.
+
+    `definition` is what the client declared, or what `server` listed (an MCP tool's).
+    """
 
     kind: ToolKind
     name: str
     namespace: str | None = None
-    format: dict[str, Any] | None = None
+    definition: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    server: McpServer | None = None
+
+    @property
+    def format(self) -> dict[str, Any] | None:
+        """A custom tool's format, where it has one."""
+        return self.definition.get("format") if self.kind is ToolKind.CUSTOM else None
+
+    @property
+    def is_gateway_run(self) -> bool:
+        """Whether the gateway runs its calls."""
+        return self.kind in (ToolKind.WEB_SEARCH, ToolKind.MCP)
+
+    @property
+    def asks(self) -> bool:
+        """Whether the client wants to approve each call."""
+        return self.server is not None and self.server.asks(self.definition)
 
 
 class ToolMap:
     """Model-visible names and the tools behind them.
 
     `_tools` and `_names` are set once, from the same declarations: visible name to tool, and public
-    key to visible name.
+    key to visible name. `any_gateway_run` also counts servers that have not listed any tool.
     """
 
-    def __init__(self, declarations: Iterable[Declaration]) -> None:
-        named = with_names(declarations)
-        self._names = visible_names(list(named))
-        self._tools = {self._names[key]: tool_of(one) for key, one in named.items()}
+    def __init__(
+        self,
+        declarations: Iterable[Declaration],
+        listed: Mapping[str, Sequence[Listed]] | None = None,
+    ) -> None:
+        """`listed` are the tools of each MCP server, by its label; one that has not listed any has none."""
+        declarations = list(declarations)
+        self.any_gateway_run = any(not one.is_client_owned for one in declarations)
+        found = {key: tool_of(one) for key, one in with_names(declarations).items()}
+        for server in servers(declarations) if listed else ():
+            found |= tools_of(server, (listed or {}).get(server.label, ()))
+        self._names = visible_names(list(found))
+        self._tools = {self._names[key]: tool for key, tool in found.items()}
 
     @classmethod
-    def of(cls, body: dict[str, Any], items: Iterable[dict[str, Any]] = ()) -> "ToolMap":
-        """The map of a request body and its input items (their `additional_tools` declare, too).
+    def of(
+        cls,
+        body: dict[str, Any],
+        items: Iterable[dict[str, Any]] = (),
+        history: Iterable[dict[str, Any]] = (),
+    ) -> "ToolMap":
+        """The map of a request body, its input items (their `additional_tools` declare, too) and its history.
 
         Where two items declare one name differently the first one counts: `check` has refused that
         within a request, so that a request's own items come before those of its history.
         """
-        return cls(declared(body, items))
+        items, history = list(items), list(history)
+        return cls(declared(body, [*items, *history]), listings([*history, *items]))
 
     @classmethod
-    def of_entry(cls, entry: RequestEntry) -> "ToolMap":
-        """The map of a request entry, its input and its history included."""
-        return cls.of(entry["request"], [*entry["input"], *entry["history"]])
+    def of_entry(cls, entry: RequestEntry, more: Iterable[dict[str, Any]] = ()) -> "ToolMap":
+        """The map of a request entry; `more` are items that the response itself has brought, tools listed."""
+        return cls.of(entry["request"], [*entry["input"], *more], entry["history"])
 
     @property
     def names(self) -> frozenset[str]:
         """All model-visible names."""
         return frozenset(self._tools)
 
+    def items(self) -> Iterable[tuple[str, Tool]]:
+        """Visible names and tools, in the order of the request."""
+        return self._tools.items()
+
     def get(self, visible: str) -> Tool | None:
         """The tool behind a model-visible name; None if nobody declared one."""
         return self._tools.get(visible)
 
-    def visible(self, namespace: str | None, name: str) -> str:
-        """The model-visible name of a tool; of one that is not declared, its own."""
-        return self._names.get((namespace, name), name)
+    def visible(self, key: Key) -> str:
+        """The model-visible name of a tool; of one that is not declared, one that it might have."""
+        known = self._names.get(key)
+        if known is not None or key.server is None:
+            return known or key.name
+        return on_server(key, frozenset())
+
+    def of_server(self, label: str, name: str | None = None) -> list[str]:
+        """The visible names of a server's tools, or of the one with that name."""
+        return [
+            visible
+            for key, visible in self._names.items()
+            if key.server == label and name in (None, key.name)
+        ]
 
     def find(self, kind: str, namespace: str | None, name: str) -> str | None:
         """The visible name of a declared tool of that kind, for a selector.
 
         A selector without a namespace also means a member, if only one namespace has that name.
         """
-        keys = [(namespace, name)]
+        keys = [Key(name, namespace)]
         if keys[0] not in self._names and namespace is None:
-            keys = [key for key in self._names if key[1] == name]
+            keys = [key for key in self._names if key.name == name and key.server is None]
         found = [self._names[key] for key in keys if key in self._names]
         if len(found) == 1 and self._tools[found[0]].kind == kind:
             return found[0]
@@ -96,36 +148,56 @@ class ToolMap:
 
 def tool_of(declaration: Declaration) -> Tool:
     """The tool that a declaration stands for."""
-    namespace, name = declaration.key
-    if not declaration.is_client_owned:
-        return Tool(ToolKind.GATEWAY, name)
-    kind = ToolKind(declaration.type)
-    return Tool(kind, name, namespace, declaration.tool.get("format"))
+    key = declaration.key
+    kind = ToolKind(declaration.type) if declaration.is_client_owned else ToolKind.WEB_SEARCH
+    return Tool(kind, key.name, key.namespace, declaration.tool)
+
+
+def tools_of(server: McpServer, listed: Iterable[Listed]) -> dict[Key, Tool]:
+    """The tools of a server that the model may see."""
+    return {
+        Key(one["name"], server=server.label): Tool(
+            ToolKind.MCP, one["name"], definition=one, server=server
+        )
+        for one in listed
+        if server.allows(one)
+    }
 
 
 def visible_names(keys: list[Key]) -> dict[Key, str]:
-    """A name for each tool that no other has: tools outside of namespaces keep theirs."""
-    if not keys:  # as in most requests, of which three maps are made
-        return {}
-    names = {key: key[1] for key in keys if key[0] is None}
+    """A name for each tool that no other has: tools outside of namespaces and servers keep theirs."""
+    names = {key: key.name for key in keys if key.namespace is None and key.server is None}
     taken = set(names.values())
-    bare = Counter(name for namespace, name in keys if namespace is not None)
-    for namespace, name in keys:
-        if namespace is None:
+    bare = Counter(key.name for key in keys if key.namespace is not None)
+    for key in keys:
+        if key in names:
             continue
-        alone = bare[name] == 1 and name not in taken and len(name) <= MAX_NAME_CHARS
-        visible = name if alone else hashed(namespace, name, taken)
+        if key.server is not None:
+            visible = on_server(key, taken)
+        elif bare[key.name] == 1 and key.name not in taken and len(key.name) <= MAX_NAME_CHARS:
+            visible = key.name
+        else:
+            visible = hashed(key.namespace or "", key.name, taken)
         taken.add(visible)
-        names[namespace, name] = visible
+        names[key] = visible
     return names
 
 
-def hashed(namespace: str, name: str, taken: set[str]) -> str:
-    """A name for a member whose own is in use: readable, and the same in every turn."""
-    stem = ODD_CHARACTER.sub("_", f"{namespace}__{name}")[: MAX_NAME_CHARS - HASH_CHARS - 1]
+def on_server(key: Key, taken: Collection[str]) -> str:
+    """A name for a tool of an MCP server: the server's label and its own where nothing is odd about them."""
+    label = key.server or ""
+    visible = f"{label}__{key.name}"
+    if len(visible) > MAX_NAME_CHARS or ODD_CHARACTER.search(visible) or visible in taken:
+        return hashed(label, key.name, taken)
+    return visible
+
+
+def hashed(group: str, name: str, taken: Collection[str]) -> str:
+    """A name for a member of a namespace or server: readable, and the same in every turn."""
+    stem = ODD_CHARACTER.sub("_", f"{group}__{name}")[: MAX_NAME_CHARS - HASH_CHARS - 1]
     salt = 0
     while True:
-        text = f"{namespace}\0{name}\0{salt}".encode()
+        text = f"{group}\0{name}\0{salt}".encode()
         digest = hashlib.blake2b(text, digest_size=HASH_CHARS // 2).hexdigest()
         if (visible := f"{stem}_{digest}") not in taken:
             return visible

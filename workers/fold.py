@@ -13,9 +13,10 @@ from time import perf_counter
 from typing import Final
 
 from streams.scripts.outputs import Lease
-from translator.machine import Machine, NextRound, Note, Reopen, Step
+from translator.machine import Machine
 from translator.protocol.entries import Entry
 from translator.protocol.errors import StoreError
+from translator.step import NextRound, Note, Reopen, RunJob, Step
 
 COMMIT_FRAMES: Final = 512
 """What one script call commits: a few ms of the server's time."""
@@ -45,7 +46,8 @@ class Batch:
     terminal: bool = False
     next_round: tuple[int, bytes] | None = None
     reopen: bool = False
-    closed: bool = False  # nothing more goes in: a command, the end, or a bound
+    jobs: list[tuple[str, bytes]] = field(default_factory=list)
+    closed: bool = False  # nothing more goes in: the round moves on, the end, or a bound
     first_seq: int = 0  # set by `take`
     digest: str = ""  # set by `take`: over all frames up to this batch's last
 
@@ -150,12 +152,16 @@ class Fold:
         batch.status = machine.status
         self.pending_bytes += size
         for command in step.commands:
-            batch.closed = True  # it moves the round's state: one at a time
             match command:
+                case RunJob(key, data):
+                    batch.jobs.append((key, data))
+                    batch.size += len(data)
+                    self.pending_bytes += len(data)
                 case NextRound(number, body):
                     batch.next_round = (number, body)
+                    batch.closed = True  # it moves the round's state: one at a time
                 case Reopen():
-                    batch.reopen = True
+                    batch.reopen = batch.closed = True
         if machine.terminal:
             batch.terminal = batch.closed = True
 

@@ -179,6 +179,7 @@ class Translation:
             max_out_bytes=limits.max_out_bytes,
             status=batch.status if batch.terminal or batch.status != self._status else None,
             next_round=batch.next_round,
+            jobs=batch.jobs,
             reopen=batch.reopen,
             terminal=batch.terminal,
         )
@@ -206,6 +207,8 @@ class Translation:
             store.handover.publish_input(self.rid, [reply.entry])
         if batch.next_round is not None or batch.reopen:
             store.work.offer("rounds", self.rid)
+        if batch.jobs:
+            store.work.offer("tools", self.rid)
         self.flush()
         self._following.resume()
 

@@ -5,10 +5,10 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local s = redis.call('HMGET', KEYS[1], 'done', 'in', 'in_bytes', 'jobs')
+local s = redis.call('HMGET', KEYS[1], 'done', 'in', 'in_bytes', 'jobs', 'results')
 if not s[1] then return redis.error_reply('REFUSED MISSING') end
 if s[1] == '1' then return redis.error_reply('REFUSED DONE') end
-local n, bytes, soonest, free, ended = tonumber(s[2]), tonumber(s[3]), 0, 0, {}
+local n, bytes, soonest, free, ended, results = tonumber(s[2]), tonumber(s[3]), 0, 0, {}, s[5]
 for key in string.gmatch(redis.call('HGET', KEYS[3], 'order') or '', '[^,]+') do
   local j = redis.call('HMGET', KEYS[3], 'done:' .. key, 'claim:' .. key, 'job:' .. key)
   local till, tries = string.match(j[2] or '', '^[^:]*:(%d+):(%d+)$')
@@ -27,12 +27,14 @@ for key in string.gmatch(redis.call('HGET', KEYS[3], 'order') or '', '[^,]+') do
       n, bytes = n + 1, bytes + #data
       redis.call('XADD', KEYS[2], n .. '-1', 'k', kind, 't', now, 'd', data)
       redis.call('HSET', KEYS[3], 'done:' .. key, n .. ':' .. now)
+      if not list then results = (results and results .. ',' or '') .. key .. ':' .. n end
       for _, part in ipairs({n, kind, data}) do ended[#ended + 1] = part end
     end
   end
 end
 if #ended > 0 then
   redis.call('HSET', KEYS[1], 'in', n, 'in_bytes', bytes, 'jobs', math.floor(s[4] - #ended / 3))
+  if results then redis.call('HSET', KEYS[1], 'results', results) end
   redis.call('PUBLISH', ARGV[4], n)
 end
 local reply = {now, soonest, free}

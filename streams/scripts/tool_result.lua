@@ -5,7 +5,7 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local s = redis.call('HMGET', KEYS[1], 'done', 'in', 'in_bytes', 'jobs')
+local s = redis.call('HMGET', KEYS[1], 'done', 'in', 'in_bytes', 'jobs', 'results')
 if not s[1] then return redis.error_reply('REFUSED MISSING') end
 local j = redis.call('HMGET', KEYS[3], 'done:' .. ARGV[1], 'job:' .. ARGV[1])
 if j[1] then
@@ -22,5 +22,8 @@ local n = s[2] + 1
 redis.call('XADD', KEYS[2], n .. '-1', 'k', ARGV[2], 't', now, 'd', ARGV[3])
 redis.call('HSET', KEYS[3], 'done:' .. ARGV[1], n .. ':' .. now)
 redis.call('HSET', KEYS[1], 'in', n, 'in_bytes', bytes, 'jobs', s[4] - 1)
+if ARGV[2] == 'tool_result' then
+  redis.call('HSET', KEYS[1], 'results', (s[5] and s[5] .. ',' or '') .. ARGV[1] .. ':' .. n)
+end
 redis.call('PUBLISH', ARGV[6], n)
 return {n, now, s[4] - 1, 0}

@@ -1,17 +1,19 @@
 """A scripted upstream on loopback: plays exact bytes, and lets a test decide when they go on.
 
 A `Play` says how one request is answered: its head, then steps: bytes to write, an `asyncio.Event`
-to wait for, or one of the endings. Requests are kept in `requests` as they came.
+to wait for, one of the endings, or a function of the request that gives such steps. Requests are
+kept in `requests` as they came.
 """
 
 import asyncio
 import json
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import chain
 from typing import Any
 
 
@@ -22,12 +24,9 @@ class End(Enum):
     HANG = auto()  # silence with the socket open
 
 
-Step = bytes | asyncio.Event | End
-
-
 @dataclass
 class Play:
-    steps: list[Step] = field(default_factory=list)
+    steps: "list[Step | Made]" = field(default_factory=list)
     status: str = "200 OK"
     headers: dict[str, str] = field(default_factory=dict)
     raw_head: bytes | None = None  # in place of an HTTP head
@@ -42,6 +41,10 @@ class Seen:
     connection: int
 
 
+Step = bytes | asyncio.Event | End
+Made = Callable[[Seen], Iterable[Step]]
+
+
 class Server:
     def __init__(self) -> None:
         self.plays: list[Play] = []  # the last one is played again and again
@@ -53,7 +56,7 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
 
-    def play(self, *steps: Step, **fields: Any) -> None:
+    def play(self, *steps: Step | Made, **fields: Any) -> None:
         self.plays.append(Play(list(steps), **fields))
 
     def next_play(self) -> Play:
@@ -109,15 +112,16 @@ class Connection(asyncio.Protocol):
                 size = int(headers.get("content-length", 0))
                 body = await self.take(lambda held: size if len(held) >= size else -1)  # noqa: B023
                 path = first.split(" ")[1]
-                self.server.requests.append(Seen(path, headers, body, self.left, self.number))
-                if not await self.answer(self.server.next_play()):
+                seen = Seen(path, headers, body, self.left, self.number)
+                self.server.requests.append(seen)
+                if not await self.answer(self.server.next_play(), seen):
                     return
         except EOFError:
             return
         finally:
             self.transport.close()
 
-    async def answer(self, play: Play) -> bool:
+    async def answer(self, play: Play, seen: Seen) -> bool:
         """Play it; whether the connection can serve another request."""
         headers = {"content-type": "text/event-stream", **play.headers}
         chunked = "content-length" not in headers
@@ -126,7 +130,8 @@ class Connection(asyncio.Protocol):
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         write = self.transport.write
         write(play.raw_head or f"HTTP/1.1 {play.status}\r\n{lines}\r\n".encode())
-        for step in play.steps:
+        parts = (part(seen) if callable(part) else (part,) for part in play.steps)
+        for step in chain.from_iterable(parts):
             if isinstance(step, asyncio.Event):
                 await self.until(step)
             elif isinstance(step, bytes):
@@ -164,8 +169,8 @@ def end_of_head(held: bytes) -> int:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[Server]:
-    server = Server()
+async def serving(server: Server | None = None) -> AsyncIterator[Server]:
+    server = server or Server()
     loop = asyncio.get_running_loop()
     listening = await loop.create_server(lambda: Connection(server), "127.0.0.1", 0)
     server.port = listening.sockets[0].getsockname()[1]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from translator import outbound
 from translator.protocol.request import Request, parse
 from translator.request_entry import input_items
+from translator.toolmap import ToolMap
 
 RID = "resp_" + "0" * 31 + "1"
 GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: /.+/s"}
@@ -21,7 +22,17 @@ def request(**fields: Any) -> Request:
 def check(
     made: Request, history: Any = (), formats: Any = "reject", api: Any = "responses"
 ) -> None:
-    outbound.check(made, history, api=api, custom_formats=formats)
+    outbound.check(
+        made, history, api=api, custom_formats=formats, gateway_tools={"web_search", "mcp"}
+    )
+
+
+def body_of(
+    body: dict[str, Any], items: Any, history: Any = (), *, api: Any = "responses", **more: Any
+) -> dict[str, Any]:
+    """The body of round 1."""
+    tools = ToolMap.of(body, items, history)
+    return outbound.upstream_body(body, [*history, *items], tools, api=api, **more)
 
 
 def sent_up(history: Any = (), **fields: Any) -> dict[str, Any]:
@@ -29,7 +40,7 @@ def sent_up(history: Any = (), **fields: Any) -> dict[str, Any]:
     made = request(**fields)
     check(made, history)
     items = input_items(RID, made)
-    return outbound.upstream_body(made.body, items, history, api="responses")
+    return body_of(made.body, items, history)
 
 
 def sent_chat(history: Any = (), *, thoughts_in: Any = "none", **fields: Any) -> dict[str, Any]:
@@ -37,9 +48,7 @@ def sent_chat(history: Any = (), *, thoughts_in: Any = "none", **fields: Any) ->
     made = request(**fields)
     check(made, history, "validate", "chat")
     items = input_items(RID, made)
-    return outbound.upstream_body(
-        made.body, items, history, api="chat", reasoning_history=thoughts_in
-    )
+    return body_of(made.body, items, history, api="chat", reasoning_history=thoughts_in)
 
 
 def function(name: str, **more: Any) -> dict[str, Any]:

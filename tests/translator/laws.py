@@ -25,6 +25,10 @@ FAMILY = {
     "reasoning_summary_text": {"reasoning"},
     "function_call_arguments": {"function_call"},
     "custom_tool_call_input": {"custom_tool_call"},
+    "web_search_call": {"web_search_call"},
+    "mcp_call": {"mcp_call"},
+    "mcp_call_arguments": {"mcp_call"},
+    "mcp_list_tools": {"mcp_list_tools"},
 }
 CALLS = ("function_call", "custom_tool_call")
 IDENTITY = ("id", "type", "call_id", "name", "namespace", "server_label")
@@ -51,6 +55,7 @@ def check(events: list[Event]) -> None:
     lifecycle(events)
     items(events)
     texts(events)
+    annotations(events)
     output(events)
 
 
@@ -194,6 +199,20 @@ def _whole_item(
         assert item[TEXTS[base][1] or ""] == joined[index, base, None]
 
 
+def annotations(events: list[Event]) -> None:
+    """What was told of a text one by one is what the whole part has; a citation lies in its text."""
+    told: dict[tuple[int, int], list[Any]] = defaultdict(list)
+    for event in events:
+        if event["type"] == "response.output_text.annotation.added":
+            mine = told[event["output_index"], event["content_index"]]
+            assert event["annotation_index"] == len(mine)
+            mine.append(event["annotation"])
+        elif event["type"] == "response.output_item.done" and event["item"]["type"] == "message":
+            for at, part in enumerate(event["item"]["content"]):
+                if part["type"] == "output_text":
+                    assert part["annotations"] == told[event["output_index"], at]
+
+
 def output(events: list[Event]) -> None:
     """The terminal output is the items as they were done, and cut-off calls; nothing is left in progress."""
     done = {
@@ -205,3 +224,113 @@ def output(events: list[Event]) -> None:
     for item in response["output"]:
         assert item.get("status") != "in_progress"
         assert response["status"] != "completed" or item.get("status") != "incomplete"
+
+
+# ---- items that the gateway runs (contract.md section 7) ------------------------------------------
+
+LIVES = {
+    "web_search_call": ["in_progress", "searching", "completed"],
+    "mcp_list_tools": ["in_progress", "completed"],
+    "mcp_call": ["in_progress", "delta", "done", "completed"],
+    "mcp_approval_request": [],
+}
+"""The last words of the events between `output_item.added` and `output_item.done`, of an item that went well."""
+PREFIXES = {
+    "web_search_call": "ws_",
+    "mcp_list_tools": "mcpl_",
+    "mcp_call": "mcp_",
+    "mcp_approval_request": "mcpr_",
+}
+RUN = ("web_search_call", "mcp_call")
+MCP_ERRORS = ("mcp_tool_execution_error", "mcp_protocol_error", "http_error")
+
+
+def gateway(events: list[Event]) -> None:
+    """What holds for the items of tools that the gateway itself runs; beside `check`."""
+    by_index: dict[int, list[Event]] = defaultdict(list)
+    for event in events:
+        if event["type"] not in LIFE:
+            by_index[event["output_index"]].append(event)
+    whole = events[-1]["type"] == "response.completed"
+    for mine in by_index.values():
+        kind = mine[0]["item"]["type"]
+        if kind in LIVES:
+            assert mine[0]["item"]["id"].startswith(PREFIXES[kind])
+            assert [e["type"] for e in mine].count("response.output_item.done") == 1
+            _announced(mine[0]["item"])
+            _life(kind, mine, whole=whole)
+            {"mcp_call": _mcp_call, "web_search_call": _search}.get(kind, _plain)(mine)
+    kinds = {at: mine[0]["item"]["type"] for at, mine in by_index.items()}
+    listed = [at for at, kind in kinds.items() if kind == "mcp_list_tools"]
+    assert listed == list(range(len(listed))), "the lists of tools come first"
+    running = 0  # the last end of the calls before
+    for at, mine in sorted(by_index.items()):
+        begins, ends = mine[0]["sequence_number"], mine[-1]["sequence_number"]
+        if kinds[at] not in RUN:
+            assert begins > running, "nothing overtakes a call that runs"
+        elif whole:
+            assert ends > running, "calls end in the order of the output"
+        running = max(running, ends) if kinds[at] in RUN else running
+
+
+def _announced(item: Event) -> None:
+    assert item.get("status", "in_progress") == "in_progress"
+    assert not item.get("output")
+    assert not item.get("error")
+    if item["type"] == "mcp_call":
+        assert item["arguments"] == ""
+    if item["type"] == "mcp_list_tools":
+        assert item["tools"] == []
+
+
+def _life(kind: str, events: list[Event], *, whole: bool) -> None:
+    """The events of one item: all of its kind where it has ended by itself, else the first of them."""
+    words = [event["type"].rpartition(".")[2] for event in events[1:-1]]
+    words = [w for at, w in enumerate(words) if w != "delta" or words[at - 1] != "delta"]
+    end = events[-1]["item"]
+    failed = bool(end.get("error")) or end.get("status") == "failed"
+    good = LIVES[kind]
+    bad = [*good[:-1], "failed"] if kind.startswith("mcp") and good else good
+    wanted = bad if failed else good
+    if whole or end.get("status") == "completed":
+        assert end.get("status") != "incomplete"
+        assert words == wanted
+    else:
+        assert words == wanted or words == good[: len(words)]
+        if words and words[-1] in ("completed", "failed"):
+            assert words == wanted
+
+
+def _mcp_call(events: list[Event]) -> None:
+    deltas = [e["delta"] for e in events if e["type"].endswith("arguments.delta")]
+    dones = [e["arguments"] for e in events if e["type"].endswith("arguments.done")]
+    item = events[-1]["item"]
+    assert "" not in deltas
+    assert item["arguments"] == "".join(deltas)
+    assert dones in ([], [item["arguments"]])
+    assert dones or not deltas
+    assert item["name"]
+    assert item["server_label"]
+    assert item["status"] in ("completed", "failed", "incomplete")
+    if item["status"] == "completed":
+        assert isinstance(item["output"], str)
+        assert item["error"] is None
+    else:
+        assert item["output"] is None
+    if item["status"] == "failed":
+        assert item["error"]["type"] in MCP_ERRORS
+
+
+def _search(events: list[Event]) -> None:
+    item = events[-1]["item"]
+    assert item["status"] in ("completed", "failed")
+    assert item["action"]["type"] in ("search", "open_page", "find_in_page")
+
+
+def _plain(events: list[Event]) -> None:
+    item = events[-1]["item"]
+    assert item["server_label"]
+    if item["type"] == "mcp_list_tools":
+        assert isinstance(item["tools"], list)
+        assert item["error"] is None or isinstance(item["error"], str)
+        assert not (item["error"] and item["tools"])

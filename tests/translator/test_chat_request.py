@@ -11,6 +11,7 @@ from tests.translator.bodies import (
     BODIES,
     RID,
     additional,
+    body_of,
     call,
     check,
     custom,
@@ -232,13 +233,11 @@ def test_allowed_tools_are_the_only_ones_that_are_sent(mode, sent):
     assert body["tool_choice"] == sent
 
 
-def test_a_forced_tool_of_the_gateways_is_no_choice_of_the_upstreams():
+def test_a_forced_tool_of_the_gateways_is_forced_by_its_visible_name():
     body = {"model": "tiny", "tools": [{"type": "web_search"}, function("get")]}
-    sent = outbound.upstream_body(
-        body | {"tool_choice": {"type": "web_search"}}, [user()], [], api="chat"
-    )
-    assert [tool["function"]["name"] for tool in sent["tools"]] == ["get"]
-    assert "tool_choice" not in sent
+    sent = body_of(body | {"tool_choice": {"type": "web_search"}}, [user()], api="chat")
+    assert [tool["function"]["name"] for tool in sent["tools"]] == ["web_search", "get"]
+    assert sent["tool_choice"] == {"type": "function", "function": {"name": "web_search"}}
     assert sent["parallel_tool_calls"] is False
 
 
@@ -282,9 +281,7 @@ def made(body):
         return None
     before = dumps(asked.body)
     items = input_items(RID, asked)
-    sent = outbound.upstream_body(
-        asked.body, items, [], api="chat", reasoning_history="reasoning_content"
-    )
+    sent = body_of(asked.body, items, api="chat", reasoning_history="reasoning_content")
     assert dumps(asked.body) == before, "only the copy is converted"
     return items, sent
 
@@ -390,7 +387,7 @@ def test_a_second_turn_of_codex_reaches_a_chat_upstream_whole(lite):
 def test_the_same_turn_reaches_a_responses_upstream_that_validates():
     asked = request(**codex_turn(lite=True))
     check(asked, formats="validate")
-    body = outbound.upstream_body(asked.body, input_items(RID, asked), [], api="responses")
+    body = body_of(asked.body, input_items(RID, asked))
     assert [item["type"] for item in body["input"]][-2:] == [
         "function_call",
         "function_call_output",

@@ -72,10 +72,27 @@ def test_what_was_shown_stays_and_an_open_call_is_only_listed() -> None:
     assert message["content"][0] | {"logprobs": []} == {
         "type": "output_text", "text": "Hello", "annotations": [{"type": "t"}], "logprobs": [],
     }  # fmt: skip
+    assert hosted["status"] == "failed"
     assert reasoning["summary"] == [{"type": "summary_text", "text": "hm"}]
-    assert {i["status"] for i in (message, reasoning, hosted, custom)} == {"incomplete"}
+    assert {i["status"] for i in (message, reasoning, custom)} == {"incomplete"}
     assert custom["input"] == "ls"
     assert "status" not in program
+
+
+def test_a_call_that_the_gateway_runs_ends_with_the_arguments_that_were_shown() -> None:
+    item = {"type": "mcp_call", "id": "mcp_1", "status": "in_progress", "arguments": ""}
+    seen = fold(upstream(completed()).entries).events[:2]
+    place = {"item_id": "mcp_1", "output_index": 0}
+    told = [
+        added(item),
+        ev("mcp_call.in_progress", **place),
+        ev("mcp_call_arguments.delta", delta="{}", **place),
+        ev("mcp_call_arguments.done", arguments="{}", **place),
+    ]
+    shown = [*seen, *({**event, "sequence_number": n} for n, event in enumerate(told, 2))]
+    events = closed(shown)
+    laws.check(events)
+    assert events[-1]["response"]["output"] == [item | {"status": "incomplete", "arguments": "{}"}]
 
 
 def test_a_stream_without_open_items_is_only_ended() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.translator.bodies import GRAMMAR, additional, check, custom, function, namespace, request
+from translator import outbound
 from translator.declarations import declared
 from translator.protocol.errors import RequestError
 
@@ -20,10 +21,10 @@ def test_declarations_come_in_order_out_of_their_namespaces():
     )
     found = [(one.at, *one.key) for one in declared(made.body, made.input)]
     assert found == [
-        ("tools[0]", None, "a"),
-        ("tools[1].tools[0]", "n", "b"),
-        ("tools[1].tools[1]", "n", "c"),
-        ("input[1].tools[0]", None, "d"),
+        ("tools[0]", "a", None, None),
+        ("tools[1].tools[0]", "b", "n", None),
+        ("tools[1].tools[1]", "c", "n", None),
+        ("input[1].tools[0]", "d", None, None),
     ]
 
 
@@ -100,14 +101,35 @@ def test_hosted_tools_are_refused_by_name(kind):
 
 @pytest.mark.parametrize(
     "tool",
-    [{"type": "web_search"}, {"type": "mcp", "server_label": "a", "authorization": "s3cret"}],
+    [
+        {"type": "web_search_preview_2025_03_11"},
+        {
+            "type": "mcp",
+            "server_label": "a",
+            "server_url": "https://s3cret@a",
+            "authorization": "s3cret",
+        },
+    ],
 )
-def test_gateway_tools_are_refused_until_they_are_built(tool):
+def test_a_tool_that_is_not_set_up_here_is_refused(tool):
     for fields in ({"tools": [tool]}, {"input": [additional(tool)]}):
-        error = refusal(**fields)
-        assert error.param == "tools"
-        assert "yet" in error.message
-        assert "s3cret" not in error.message
+        made = request(**fields)
+        with pytest.raises(RequestError) as caught:
+            outbound.check(made, api="responses", custom_formats="reject", gateway_tools=())
+        assert caught.value.param == "tools"
+        assert tool["type"] in caught.value.message
+        assert "s3cret" not in caught.value.message
+        check(made)
+
+
+@pytest.mark.parametrize(
+    ("more", "named"), [({"connector_id": "connector_gmail"}, "connector_id"), ({}, "server_url")]
+)
+def test_a_server_without_an_address_is_refused(more, named):
+    error = refusal(tools=[{"type": "mcp", "server_label": "mail", **more}])
+    assert error.param == "tools"
+    assert named in error.message
+    assert "'mail'" in error.message
 
 
 @pytest.mark.parametrize(
@@ -141,8 +163,18 @@ def test_one_definition_twice_is_one_tool_and_namespaces_keep_tools_apart(one, o
     check(request(tools=[one], input=[additional(other)]))
 
 
-def test_a_search_declared_twice_is_only_refused_as_not_built():
-    assert "yet" in refusal(tools=[{"type": "web_search"}, {"type": "web_search_preview"}]).message
+def test_a_search_may_be_declared_twice_but_not_in_two_ways():
+    check(request(tools=[{"type": "web_search"}, {"type": "web_search_preview"}]))
+    other = {"type": "web_search", "search_context_size": "high"}
+    assert "'web_search'" in refusal(tools=[{"type": "web_search"}, other]).message
+
+
+def test_two_servers_under_one_label_are_refused():
+    one = {"type": "mcp", "server_label": "a", "server_url": "https://one.example/mcp"}
+    check(request(tools=[one, one]))
+    error = refusal(tools=[one, one | {"server_url": "https://two.example/mcp"}])
+    assert error.param == "tools"
+    assert "'a'" in error.message
 
 
 def test_an_earlier_turn_may_have_declared_another_tool_of_that_name():

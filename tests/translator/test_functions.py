@@ -3,14 +3,12 @@
 import pytest
 
 from tests.translator.bodies import additional, custom, function, namespace, stand_in
-from translator.declarations import declared
 from translator.functions import functions, parallel_calls
 from translator.toolmap import ToolMap
 
 
 def shown(*tools, items=(), allowed=None):
-    declarations = list(declared({"tools": list(tools)}, items))
-    return functions(declarations, ToolMap(declarations), allowed)
+    return functions(ToolMap.of({"tools": list(tools)}, items), allowed)
 
 
 def test_a_function_keeps_all_that_it_says_and_a_custom_tool_takes_one_string():
@@ -32,9 +30,9 @@ def test_members_and_additional_tools_are_among_them_once():
     assert third["name"] == "exec"
 
 
-def test_only_the_allowed_ones_are_shown_and_none_of_the_gateways():
+def test_only_the_allowed_ones_are_shown_and_a_search_is_among_them():
     tools = [function("a"), function("b"), {"type": "web_search"}]
-    assert [one["name"] for one in shown(*tools)] == ["a", "b"]
+    assert [one["name"] for one in shown(*tools)] == ["a", "b", "web_search"]
     assert [one["name"] for one in shown(*tools, allowed=frozenset({"b"}))] == ["b"]
 
 
@@ -49,5 +47,4 @@ def test_only_the_allowed_ones_are_shown_and_none_of_the_gateways():
     ],
 )
 def test_several_calls_in_a_round_are_settled_by_the_table(asked, tools, sent):
-    declarations = list(declared({"tools": tools}, []))
-    assert parallel_calls({"parallel_tool_calls": asked}, declarations) is sent
+    assert parallel_calls({"parallel_tool_calls": asked}, ToolMap.of({"tools": tools})) is sent

@@ -178,13 +178,17 @@ def test_reasoning_goes_up_without_what_is_opaque():
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["compaction", "mcp_list_tools", "mcp_call", "web_search_call", "code_interpreter_call"],
+    "item",
+    [
+        {"type": "compaction"},
+        {"type": "mcp_list_tools", "server_label": "a", "tools": []},
+        {"type": "mcp_approval_request", "server_label": "a", "name": "t", "arguments": "{}"},
+        {"type": "web_search_call"},
+        {"type": "code_interpreter_call"},
+    ],
 )
-def test_items_that_an_upstream_refuses_are_left_out(kind):
-    assert up({"type": kind, "id": "x"}, user()) == [
-        user([{"type": "input_text", "text": "go on"}])
-    ]
+def test_items_that_an_upstream_refuses_are_left_out(item):
+    assert up({**item, "id": "x"}, user()) == [user([{"type": "input_text", "text": "go on"}])]
 
 
 def test_calls_that_a_client_runs_are_forwarded():

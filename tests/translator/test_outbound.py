@@ -9,6 +9,7 @@ from tests.translator.bodies import (
     BODIES,
     RID,
     additional,
+    body_of,
     custom,
     function,
     namespace,
@@ -100,18 +101,15 @@ def test_parallel_calls_are_the_upstreams_business_where_nobody_asks():
 
 def test_parallel_calls_are_off_with_a_tool_that_the_gateway_runs():
     body = {"model": "tiny", "tools": [{"type": "web_search"}]}
-    sent = outbound.upstream_body(body, [], [], api="responses")
+    sent = body_of(body, [])
     assert sent["parallel_tool_calls"] is False
-    assert "tools" not in sent
+    assert [tool["name"] for tool in sent["tools"]] == ["web_search"]
 
 
 def test_each_dialect_gets_its_own_body():
     made = request()
     items = input_items(RID, made)
-    keys = {
-        api: set(outbound.upstream_body(made.body, items, [], api=api))
-        for api in ("responses", "chat")
-    }
+    keys = {api: set(body_of(made.body, items, api=api)) for api in ("responses", "chat")}
     assert keys["responses"] == {"model", "input", "stream", "store"}
     assert keys["chat"] == {"model", "messages", "stream", "stream_options"}
 
@@ -125,7 +123,7 @@ def made(body):
         return None
     before = dumps(request.body)
     items = input_items(RID, request)
-    sent = outbound.upstream_body(request.body, items, [], api="responses")
+    sent = body_of(request.body, items)
     assert dumps(request.body) == before, "only the copy is converted"
     return items, sent
 
@@ -165,5 +163,5 @@ def test_every_call_that_goes_up_has_an_output_and_arguments_that_are_an_object(
 def test_a_converted_history_goes_up_unchanged(body):
     if done := made(body):
         _, sent = done
-        again = outbound.upstream_body({"model": "tiny"}, sent["input"], [], api="responses")
+        again = body_of({"model": "tiny"}, sent["input"])
         assert again["input"] == sent["input"]

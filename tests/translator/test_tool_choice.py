@@ -12,7 +12,7 @@ from tests.translator.bodies import (
     sent_up,
     stand_in,
 )
-from translator.declarations import declared
+from translator.declarations import Key, declared
 from translator.protocol.errors import RequestError
 from translator.tool_choice import Choice, check_choice, upstream_choice
 from translator.toolmap import ToolMap
@@ -72,7 +72,7 @@ def test_a_custom_selector_naming_a_function_is_refused():
         ({"type": "function", "function": {"name": "echo"}}, "echo"),
         (
             select("custom", "echo", namespace="n"),
-            ToolMap.of({"tools": DECLARED}).visible("n", "echo"),
+            ToolMap.of({"tools": DECLARED}).visible(Key("echo", "n")),
         ),
     ],
 )
@@ -130,9 +130,13 @@ def test_selectors_of_tools_that_the_gateway_runs_are_checked_likewise():
     tools = [{"type": "web_search_preview"}, {"type": "mcp", "server_label": "docs"}]
     known = list(declared({"tools": tools}, []))
     names = ToolMap(known)
-    for choice in ({"type": "web_search"}, {"type": "mcp", "server_label": "docs"}):
+    search = {"type": "function", "name": "web_search"}
+    for choice, sent in (
+        ({"type": "web_search"}, Choice(search)),
+        ({"type": "mcp", "server_label": "docs"}, Choice("auto")),  # it has listed nothing
+    ):
         check_choice(choice, known, names)
-        assert upstream_choice(choice, names) == Choice(None)
+        assert upstream_choice(choice, names) == sent
     for choice in ({"type": "shell"}, {"type": "mcp", "server_label": "other"}):
         with pytest.raises(RequestError):
             check_choice(choice, known, names)

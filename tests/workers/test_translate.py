@@ -27,9 +27,9 @@ from tests.workers.team import (
     translating,
     types,
 )
-from translator.machine import NextRound, Step
 from translator.protocol.entries import Entry, Kind
 from translator.protocol.errors import StoreError
+from translator.step import NextRound, Step
 from workers.role import Translate
 from workers.translate import Translation
 

@@ -29,6 +29,7 @@ STATE = State(
     cancelled=False,
     reader=0,
     jobs=0,
+    results={},
 )
 
 

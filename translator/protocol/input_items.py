@@ -150,6 +150,40 @@ class AdditionalTools(Item):
     tools: Annotated[list[AnyTool], FAIL_FAST]
 
 
+class ListedTool(Wire):
+    """A tool as an MCP server lists it."""
+
+    name: Name
+    description: str | None = None
+    input_schema: dict[str, Any] | None = None
+    annotations: dict[str, Any] | None = None
+
+
+class McpListTools(Item):
+    """What an MCP server has listed."""
+
+    server_label: Name
+    tools: Annotated[list[ListedTool], FAIL_FAST]
+
+
+class McpCall(Item):
+    """A call of an MCP server's tool that the gateway ran, or wants to be asked about."""
+
+    server_label: Name
+    name: Name
+    arguments: str
+    approval_request_id: str | None = None
+    output: str | None = None
+
+
+class McpApprovalResponse(Item):
+    """Whether the client lets a call be run."""
+
+    approval_request_id: Name
+    approve: bool
+    reason: str | None = None
+
+
 class ItemReference(Item):
     """An item that is meant by its id alone."""
 
@@ -170,10 +204,6 @@ OTHERS: Final = frozenset(
         "image_generation_call",
         "local_shell_call",
         "local_shell_call_output",
-        "mcp_approval_request",
-        "mcp_approval_response",
-        "mcp_call",
-        "mcp_list_tools",
         "program",
         "program_output",
         "shell_call",
@@ -194,6 +224,10 @@ ITEM_TAGS: Final = {
     "reasoning": "<reasoning>",
     "additional_tools": "<additional_tools>",
     "item_reference": "<item_reference>",
+    "mcp_list_tools": "<mcp_list_tools>",
+    "mcp_call": "<mcp_call>",
+    "mcp_approval_request": "<mcp_call>",
+    "mcp_approval_response": "<mcp_approval_response>",
     **dict.fromkeys(OTHERS, "<item>"),
 }
 
@@ -224,6 +258,9 @@ AnyItem = Annotated[
     | Annotated[Reasoning, Tag("<reasoning>")]
     | Annotated[AdditionalTools, Tag("<additional_tools>")]
     | Annotated[ItemReference, Tag("<item_reference>")]
+    | Annotated[McpListTools, Tag("<mcp_list_tools>")]
+    | Annotated[McpCall, Tag("<mcp_call>")]
+    | Annotated[McpApprovalResponse, Tag("<mcp_approval_response>")]
     | Annotated[Item, Tag("<item>")],
     Discriminator(item_tag),
 ]

@@ -6,8 +6,10 @@ selectors without a declaration, kinds that nobody can run) is said by `translat
 """
 
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic_core import PydanticCustomError
 
 from translator.protocol.wire import FAIL_FAST, UNKNOWN, Name, Wire, only_texts, type_of
 
@@ -80,14 +82,65 @@ class Custom(Wire):
     format: Format | None = None
 
 
+class ToolFilter(Wire):
+    """Some of a server's tools: by name, by whether they say that they only read, or both."""
+
+    tool_names: Annotated[list[Name], FAIL_FAST] | None = None
+    read_only: bool | None = None
+
+
+class Approvals(Wire):
+    """Which calls the client wants to be asked about first."""
+
+    always: ToolFilter | None = None
+    never: ToolFilter | None = None
+
+
+def filter_tag(value: object) -> str | None:
+    """The tag of a filter: names, or an object."""
+    return "<names>" if isinstance(value, list) else "<filter>"
+
+
+def approvals_tag(value: object) -> str | None:
+    """The tag of `require_approval`."""
+    return "<mode>" if isinstance(value, str) else "<approvals>"
+
+
+def web_address(url: str) -> str:
+    """An http or https address; which hosts may be reached is the tool workers' rule."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise PydanticCustomError("web_address", "expected the https URL of a server")
+    return url
+
+
 class Mcp(Wire):
     """An MCP server whose tools the gateway runs."""
 
     server_label: Name
-    server_url: str | None = None
+    server_url: Annotated[str, AfterValidator(web_address)] | None = None
     connector_id: str | None = None
     authorization: str | None = None
     headers: Annotated[dict[str, Any], AfterValidator(only_texts)] | None = None
+    allowed_tools: (
+        Annotated[
+            Annotated[Annotated[list[Name], FAIL_FAST], Tag("<names>")]
+            | Annotated[ToolFilter, Tag("<filter>")],
+            Discriminator(filter_tag),
+        ]
+        | None
+    ) = None
+    require_approval: (
+        Annotated[
+            Annotated[Literal["always", "never"], Tag("<mode>")]
+            | Annotated[Approvals, Tag("<approvals>")],
+            Discriminator(approvals_tag),
+        ]
+        | None
+    ) = None
 
 
 class Hosted(Wire):
@@ -204,9 +257,18 @@ ToolChoice = Annotated[
 
 def without_secrets(tool: dict[str, Any]) -> dict[str, Any]:
     """A tool as it may be stored and shown."""
-    if not any(key in tool for key in SECRET_KEYS):
+    if not any(key in tool for key in (*SECRET_KEYS, "server_url")):
         return tool
-    return {key: value for key, value in tool.items() if key not in SECRET_KEYS}
+    copy = {key: value for key, value in tool.items() if key not in SECRET_KEYS}
+    if isinstance(url := tool.get("server_url"), str):
+        copy["server_url"] = public_url(url)
+    return copy
+
+
+def public_url(url: str) -> str:
+    """A server's address without what may be a key in it: user, query and fragment."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def shown(tool: dict[str, Any]) -> dict[str, Any]:

@@ -142,6 +142,7 @@ class Carried:
         """Run the tool within its time. A failure is a result."""
         limit_s = self._limits.timeout_s
         try:
+            await self._registry.ready(job)
             async with asyncio.timeout(limit_s):
                 known = await self._store.reads.do(tools.read_secrets(self._store.keys, self.rid))
                 return await self._registry.run(job, known)

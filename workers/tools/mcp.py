@@ -69,6 +69,12 @@ class Mcp:
         self._timeout_s = timeout_s
         self._lists: OrderedDict[str, tuple[float, Listing]] = OrderedDict()
 
+    async def ready(self) -> None:
+        """Load the SDK and the certificates, once, beside the event loop: both take long."""
+        if "_tls" not in vars(self):
+            await loaded()
+            await asyncio.to_thread(lambda: self._tls)
+
     async def list_tools(self, server: Server) -> Listing:
         """All tools of a server. Raises Failed."""
         identity, now = server.identity, time.monotonic()
@@ -262,11 +268,11 @@ def leaves_of(error: BaseException) -> list[BaseException]:
 
 
 def load() -> None:
-    """Import the SDK, once, away from the event loop's first call."""
+    """Import the SDK: a second, in which heartbeats would be late."""
     for name in ("mcp.client.sse", "mcp.client.streamable_http", "workers.tools.wire"):
         import_module(name)
 
 
 async def loaded() -> None:
-    """`load` in a thread: it takes a second, in which heartbeats would be late."""
+    """`load` beside the event loop."""
     await asyncio.to_thread(load)

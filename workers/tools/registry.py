@@ -16,7 +16,6 @@ from workers.tools import web_search
 from workers.tools.addresses import AllowedHosts
 from workers.tools.job import Failed, Job, Listing, Outcome, arguments_of, blanked
 from workers.tools.mcp import Mcp
-from workers.tools.mcp import loaded as sdk_loaded
 from workers.tools.providers import BASES, PROVIDERS, Provider
 from workers.tools.servers import server_of
 from workers.tools.web_search import WebSearch
@@ -80,8 +79,13 @@ class Registry:
         note = f"public https servers, and {hosts}" if hosts else "public https servers"
         return [search, Offer("mcp", True, note)]
 
+    async def ready(self, job: Job) -> None:
+        """Load what the first job of a kind needs; that takes a second or more, which is not the job's own."""
+        if job.tool == "mcp" and find_spec(SDK) is not None:
+            await self._mcp.ready()
+
     async def run(self, job: Job, secrets: bytes) -> Outcome | Listing:
-        """Do one job. Raises Failed, with texts that hold no secret."""
+        """Do one job that is `ready`. Raises Failed, with texts that hold no secret."""
         if job.tool == "web_search":
             return await self._web_search(job)
         if job.tool == "mcp":
@@ -97,7 +101,6 @@ class Registry:
     async def _on_server(self, job: Job, secrets: bytes) -> Outcome | Listing:
         if find_spec(SDK) is None:
             raise Failed.http(501, "MCP servers cannot be used here.")
-        await sdk_loaded()
         server = server_of(secrets, job.server)
         try:
             if job.kind == "list":

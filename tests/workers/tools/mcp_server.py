@@ -3,8 +3,10 @@
 import asyncio
 import base64
 import contextlib
-import socket
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 import mcp_types as types
@@ -16,10 +18,18 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from tests.wait import wait_until
-
 PNG = base64.b64encode(b"\x89PNG not really").decode()
 NOTES = {"look": types.ToolAnnotations(read_only_hint=True)}
+
+
+@dataclass
+class Span:
+    """When a call ran; `ended` is 0 while it does."""
+
+    name: str
+    text: str
+    started: float
+    ended: float = 0.0
 
 
 class Tools:
@@ -27,15 +37,26 @@ class Tools:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.spans: list[Span] = []
+        """Of the same calls."""
+        self.names = ["echo", "look"]
+        """What the first page lists; the others list one `page_<n>` each."""
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
         self.running = 0
         self.most = 0
         self.lists = 0
         self.pages = 1
+        self.listing = asyncio.Event()
+        """What each list waits for; a test may clear it."""
+        self.listing.set()
         self.schema = {"type": "object", "properties": {"text": {"type": "string"}}}
         self.gate = asyncio.Event()
         """What `wait` waits for."""
+        self.doors: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        """What `hold` waits for, by its text."""
+        self.confession = ""
+        """What `confess` says, and says again as an error when it is told to fail."""
         self.port = 0
         self.answer: Any = None
         """An ASGI app in place of everything, while it is set."""
@@ -51,8 +72,9 @@ class Tools:
     async def list_tools(self, context: Any, params: Any) -> types.ListToolsResult:
         del context
         self.lists += 1
+        await self.listing.wait()
         page = int(params.cursor) if params and params.cursor else 0
-        names = ["echo", "look"] if page == 0 else [f"page_{page}"]
+        names = self.names if page == 0 else [f"page_{page}"]
         return types.ListToolsResult(
             tools=[
                 types.Tool(
@@ -70,12 +92,15 @@ class Tools:
         del context
         name, given = params.name, dict(params.arguments or {})
         self.calls.append((name, given))
+        span = Span(name, str(given.get("text", "")), time.monotonic())
+        self.spans.append(span)
         self.running += 1
         self.most = max(self.most, self.running)
         try:
             return await getattr(self, f"do_{name}")(given)
         finally:
             self.running -= 1
+            span.ended = time.monotonic()
 
     async def do_echo(self, given: dict[str, Any]) -> types.CallToolResult:
         return text(given.get("text", "nothing"))
@@ -92,9 +117,21 @@ class Tools:
         await self.gate.wait()
         return text("let go")
 
+    async def do_hold(self, given: dict[str, Any]) -> types.CallToolResult:
+        await self.doors[given["text"]].wait()
+        return text(f"{given['text']} let go")
+
+    async def do_page_1(self, given: dict[str, Any]) -> types.CallToolResult:
+        return text(f"from page 1: {given.get('text')}")
+
     async def do_fail(self, given: dict[str, Any]) -> types.CallToolResult:
         result = text(given.get("text", "it broke"))
         result.is_error = True
+        return result
+
+    async def do_confess(self, given: dict[str, Any]) -> types.CallToolResult:
+        result = text(self.confession)
+        result.is_error = bool(given.get("fail"))
         return result
 
     async def do_mute(self, given: dict[str, Any]) -> types.CallToolResult:
@@ -134,12 +171,6 @@ def text(*parts: str) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=part) for part in parts]
     )
-
-
-class Quiet(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 def app_of(tools: Tools) -> Any:
@@ -198,17 +229,26 @@ def answering(status: int, body: bytes = b"", **headers: str) -> Any:
 
 
 @contextlib.asynccontextmanager
-async def serving() -> AsyncIterator[Tools]:
-    tools = Tools()
-    sock = socket.create_server(("127.0.0.1", 0))
-    tools.port = sock.getsockname()[1]
-    config = uvicorn.Config(app_of(tools), log_config=None, timeout_graceful_shutdown=1)
-    server = Quiet(config)
-    task = asyncio.create_task(server.serve(sockets=[sock]))
-    await wait_until(lambda: server.started)
+async def serving(tools: Tools | None = None) -> AsyncIterator[Tools]:
+    """Behind uvicorn, without its slow goodbye."""
+    tools = tools or Tools()
+    config = uvicorn.Config(app_of(tools), port=0, ws="none", lifespan="on", log_config=None)
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup()
+    tools.port = server.servers[0].sockets[0].getsockname()[1]
     try:
         yield tools
     finally:
-        tools.gate.set()
-        server.should_exit = True
-        await asyncio.wait({task}, timeout=5)
+        for waited_for in (tools.gate, tools.listing, *tools.doors.values()):
+            waited_for.set()
+        for listening in server.servers:
+            listening.close()
+        tasks = list(server.server_state.tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in list(server.server_state.connections):
+            connection.transport.abort()
+        await server.lifespan.shutdown()

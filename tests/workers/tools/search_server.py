@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,6 +17,12 @@ class Engine:
         self.status = 200
         self.body: bytes | None = None
         self.delay_s = 0.0
+        self.doors: dict[str, asyncio.Event] = {}
+        """What the search for a query waits for."""
+        self.broken: set[str] = set()
+        """Queries that are answered with a 500."""
+        self.spans: list[tuple[float, float]] = []
+        """Start and end of each search that is over."""
         self.location = ""
         self.port = 0
         self.running = self.most = 0
@@ -33,12 +40,19 @@ class Engine:
                 "json": await request.json() if request.method == "POST" else None,
             }
         )
+        query = request.query.get("q", "")
+        started = time.monotonic()
         self.running += 1
         self.most = max(self.most, self.running)
         try:
             await asyncio.sleep(self.delay_s)
+            if query in self.doors:
+                await self.doors[query].wait()
         finally:
             self.running -= 1
+            self.spans.append((started, time.monotonic()))
+        if query in self.broken:
+            return web.Response(status=500)
         if self.location:
             return web.Response(status=302, headers={"location": self.location})
         if self.body is not None:
@@ -49,8 +63,8 @@ class Engine:
 
 
 @contextlib.asynccontextmanager
-async def searching() -> AsyncIterator[Engine]:
-    engine = Engine()
+async def searching(engine: Engine | None = None) -> AsyncIterator[Engine]:
+    engine = engine or Engine()
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", engine.handle)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2, handler_cancellation=True)

@@ -1,0 +1,99 @@
+"""The MCP servers of a request: which of their tools the model may see, and which calls the client is asked about.
+
+In: the request's declarations, and what the servers have listed (`mcp_list_tools` items of this response, of the input
+or of the chain). Out: servers in order, their tools, and the questions that a tool's declaration answers: allowed or not,
+approval or not. Called by `translator.toolmap`, and by `translator.preparation` for what is done before round 1.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from translator.declarations import Declaration
+
+Listed = Mapping[str, Any]
+"""A tool as its server lists it: name, description, input_schema, annotations."""
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """One server. `index` is its place among the request's servers, and so among its secrets."""
+
+    index: int
+    label: str
+    tool: dict[str, Any]
+
+    def allows(self, listed: Listed) -> bool:
+        """Whether the model may see a tool (`allowed_tools`; null allows all)."""
+        allowed = self.tool.get("allowed_tools")
+        if allowed is None:
+            return True
+        if isinstance(allowed, list):
+            return listed["name"] in allowed
+        return matches(allowed, listed) or not says_anything(allowed)
+
+    def asks(self, listed: Listed) -> bool:
+        """Whether the client wants to approve a call first (`require_approval`; OpenAI's default is always).
+
+        Where only the tools to ask about are named, the others are not asked about; else asking is the rule.
+        """
+        rule = self.tool.get("require_approval")
+        if rule is None or isinstance(rule, str):
+            return rule != "never"
+        never, always = rule.get("never"), rule.get("always")
+        if never is not None and matches(never, listed):
+            return False
+        return never is not None or always is None or matches(always, listed)
+
+    def names(self) -> frozenset[str]:
+        """The names that `allowed_tools` mentions: those must be known before the model is asked."""
+        allowed = self.tool.get("allowed_tools") or ()
+        given = allowed if isinstance(allowed, Sequence) else allowed.get("tool_names") or ()
+        return frozenset(given)
+
+
+def matches(rule: Mapping[str, Any], listed: Listed) -> bool:
+    """Whether a filter means a tool; one that says nothing means none."""
+    names, read_only = rule.get("tool_names"), rule.get("read_only")
+    return (
+        says_anything(rule)
+        and (names is None or listed["name"] in names)
+        and (read_only is None or read_only is only_reads(listed))
+    )
+
+
+def says_anything(rule: Mapping[str, Any]) -> bool:
+    """Whether a filter names anything at all."""
+    return rule.get("tool_names") is not None or rule.get("read_only") is not None
+
+
+def only_reads(listed: Listed) -> bool:
+    """Whether a tool says that it changes nothing."""
+    return (listed.get("annotations") or {}).get("readOnlyHint") is True
+
+
+def may_run_twice(listed: Listed) -> bool:
+    """Whether a second run of a call does no harm, by the tool's own word."""
+    return only_reads(listed) or (listed.get("annotations") or {}).get("idempotentHint") is True
+
+
+def servers(declarations: Iterable[Declaration]) -> list[McpServer]:
+    """The servers of a request, each label once."""
+    found: dict[str, McpServer] = {}
+    for one in declarations:
+        if one.type == "mcp":
+            label = one.tool["server_label"]
+            found.setdefault(label, McpServer(len(found), label, one.tool))
+    return list(found.values())
+
+
+def listings(items: Iterable[dict[str, Any]]) -> dict[str, list[Listed]]:
+    """What each server has listed, by label; one whose listing failed has listed nothing."""
+    return {
+        label: item["tools"] for label, item in last_lists(items).items() if not item.get("error")
+    }
+
+
+def last_lists(items: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The list of each server that counts, by label: the last one, of items in the order of time."""
+    return {item["server_label"]: item for item in items if item["type"] == "mcp_list_tools"}

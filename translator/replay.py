@@ -1,0 +1,156 @@
+"""What the gateway ran in earlier turns, as the model knows it: calls and their outputs.
+
+In: items of the history and the input, in order, `mcp_call`, `web_search_call` and approvals among them. Out: the same
+items, those replaced by a `function_call` and a `function_call_output` each; none is left without the other. Called by
+`translator.history` and `translator.chat_messages`, which convert what comes out as they convert a client's own calls.
+
+A public item does not tell all that the model was told (a search shows its query, never what was found). Where the
+log of its response has it, the item carries it as `result`: `{"content": text, "images": [data URLs]}`, put there when
+the history was read. A search without it is left out: what the model made of it stands in its messages.
+
+| item                                        | becomes                                               |
+|---------------------------------------------|-------------------------------------------------------|
+| mcp_call, web_search_call with a result     | call and output, in its place                         |
+| mcp_approval_response that approves         | call and output of the `mcp_call` that it led to      |
+| mcp_approval_response that refuses          | the requested call, and an output that says so        |
+| mcp_approval_request, mcp_list_tools        | nothing: a question without an answer is no call      |
+
+Calls that follow each other are one turn of the model's: their outputs come after the last of them.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from translator.declarations import WEB_SEARCH, Key
+from translator.ids import replayed_call_id
+from translator.protocol.json import dumps
+from translator.toolmap import ToolMap
+
+Item = dict[str, Any]
+
+REFUSED: Final = "The user did not approve this call."
+NOT_THERE: Final = "The tool is not available any more."
+CALLS: Final = frozenset({"function_call", "custom_tool_call"})
+GATEWAY_ITEMS: Final = frozenset(
+    {
+        "mcp_approval_request",
+        "mcp_approval_response",
+        "mcp_call",
+        "mcp_list_tools",
+        "web_search_call",
+    }
+)
+
+
+def replayed(items: Iterable[Item], tools: ToolMap) -> list[Item]:
+    """The items as the model knows them."""
+    items = list(items)
+    if not any(item["type"] in GATEWAY_ITEMS for item in items):
+        return items
+    requests = by_id(items, "mcp_approval_request", "id")
+    answered = {
+        item["approval_request_id"] for item in items if item["type"] == "mcp_approval_response"
+    }
+    approved = by_id(items, "mcp_call", "approval_request_id")
+    found: list[Item] = []
+    outputs: list[Item] = []
+    for item in items:
+        pair: tuple[Item, Item] | None = None
+        match item["type"]:
+            case "mcp_call" if item.get("approval_request_id") not in answered:
+                pair = on_server(item, tools, result_of(item))
+            case "web_search_call" if known_result(item) is not None:
+                pair = search(item)
+            case "mcp_approval_response":
+                request = requests[item["approval_request_id"]]  # `check_approvals` has seen it
+                output = answer(item, approved.get(request["id"]))
+                pair = on_server({**request, "id": item["id"]}, tools, output)
+            case _:
+                pass
+        if pair is not None:
+            found.append(pair[0])
+            outputs.append(pair[1])
+        elif item["type"] not in GATEWAY_ITEMS:
+            if item["type"] not in CALLS:
+                found += outputs
+                outputs = []
+            found.append(item)
+    return found + outputs
+
+
+def by_id(items: list[Item], kind: str, key: str) -> dict[Any, Item]:
+    """The items of a kind by one of their fields, where they have it."""
+    return {item[key]: item for item in items if item["type"] == kind and item.get(key)}
+
+
+def on_server(item: Item, tools: ToolMap, output: str | list[Item]) -> tuple[Item, Item]:
+    """A call of an MCP tool, or what was asked about it, and its output."""
+    name = tools.visible(Key(item["name"], server=item["server_label"]))
+    return pair_of(item["id"], name, item.get("arguments") or "", output)
+
+
+def search(item: Item) -> tuple[Item, Item]:
+    """A web search and what was found."""
+    action = item.get("action") or {}
+    queries = action.get("queries") or []
+    asked = {"queries": queries} if len(queries) > 1 else {"query": action.get("query") or ""}
+    return pair_of(item["id"], WEB_SEARCH, dumps(asked).decode(), result_of(item))
+
+
+def pair_of(item_id: str, name: str, arguments: str, output: str | list[Item]) -> tuple[Item, Item]:
+    """A call and its output; the call's id comes from the item's, so that it is the same in every turn."""
+    call_id = replayed_call_id(item_id)
+    call = {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
+    return call, {"type": "function_call_output", "call_id": call_id, "output": output}
+
+
+def answer(response: Item, led_to: Item | None) -> str | list[Item]:
+    """What the model hears of a call that the client was asked about."""
+    if led_to is not None:
+        return result_of(led_to)
+    if response["approve"]:
+        return error_text(NOT_THERE)
+    reason = response.get("reason")
+    return error_text(f"{REFUSED} {reason}" if reason else REFUSED)
+
+
+def result_of(item: Item) -> str | list[Item]:
+    """The output of a call that was run: what the log says, else what the client was shown of it."""
+    known = known_result(item)
+    if known is not None:
+        return known
+    if item.get("output") is not None:
+        return str(item["output"])
+    return error_text(message_of(item.get("error")))
+
+
+def known_result(item: Item) -> str | list[Item] | None:
+    """What the log of its response says of a call, where it was read."""
+    result = item.get("result")
+    if not isinstance(result, dict) or not isinstance(result.get("content"), str):
+        return None
+    images = result.get("images")
+    return output_of(result["content"], images if isinstance(images, list) else None)
+
+
+def output_of(content: str, images: list[str] | None) -> str | list[Item]:
+    """A call's result as an output: its text, and images beside it."""
+    if not images:
+        return content
+    parts: list[Item] = [{"type": "input_text", "text": content}]
+    parts += [{"type": "input_image", "image_url": url, "detail": "auto"} for url in images]
+    return parts
+
+
+def message_of(error: Any) -> str:
+    """What an item's error says."""
+    if isinstance(error, dict):
+        content = error.get("content")
+        first = content[0] if isinstance(content, list) and content else error
+        error = first.get("text") or first.get("message") if isinstance(first, dict) else None
+    return error if isinstance(error, str) and error else "The call failed."
+
+
+def error_text(message: str) -> str:
+    """A failure as the model is told it (contract.md section 7)."""
+    return dumps({"error": message}).decode()
