@@ -1,0 +1,108 @@
+"""The next turn of a response with tools: whatever happened in it, the model is told every call with its result.
+
+A first turn is played in a `World`; its output is the history of the second, as `previous_response_id` brings it.
+"""
+
+import json
+from random import Random
+from typing import Any
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.translator import strict_chat
+from tests.translator.bodies import request, user
+from tests.translator.drive import RID, Event
+from tests.translator.plans import ORDERS, run, troubled
+from tests.translator.world import Plan, World, answered, calls_of, outputs_of, tag_of
+from translator.ids import item_id
+from translator.outbound import check, upstream_body
+from translator.request_entry import input_items
+
+NEXT = "resp_" + "f" * 32
+OUTPUTS = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+}
+
+
+def with_results(world: World) -> list[Event]:
+    """The output as the api reads it: each call that was run with its result from the log."""
+    places = {
+        item_id(RID, kind, *map(int, key.split("."))): result
+        for key, result in world.results.items()
+        if not key.startswith("list")
+        for kind in ("mcp_call", "web_search_call")
+    }
+    return [
+        item | {"result": places[item["id"]]} if item["id"] in places else item
+        for item in world.output
+    ]
+
+
+def replies(world: World, approve: bool) -> list[Event]:
+    """What a client says to all that the first turn left to it."""
+    found: list[Event] = []
+    for item in world.output:
+        if item["type"] in OUTPUTS and item["status"] == "completed":
+            kind, told = OUTPUTS[item["type"]], f"<{item['call_id']}>"
+            found.append({"type": kind, "call_id": item["call_id"], "output": told})
+        if item["type"] == "mcp_approval_request":
+            found.append({**answered(len(found), approve), "approval_request_id": item["id"]})
+    return [*found, user()]
+
+
+def next_body(world: World, approve: bool) -> Event:
+    """What goes upstream for the second turn, if it needs nothing first."""
+    plan = world.plan
+    entry = json.loads(world.entries[0].data)
+    history = [*entry["history"], *entry["input"], *with_results(world)]
+    made = request(tools=plan.tools, input=replies(world, approve))
+    tools = check(
+        made,
+        history,
+        api=plan.api,
+        custom_formats="reject",
+        gateway_tools=("web_search", "mcp"),
+    )
+    return upstream_body(made.body, [*history, *input_items(NEXT, made)], tools, api=plan.api)
+
+
+def continued(plan: Plan, order: Random) -> World:
+    world = run(plan, order)
+    assume(world.response["status"] in ("completed", "incomplete"))
+    return world
+
+
+@given(troubled(), ORDERS, st.booleans())
+def test_every_call_of_a_turn_has_its_output_in_the_next(
+    plan: Plan, order: Random, approve: bool
+) -> None:
+    world = continued(plan, order)
+    body = next_body(world, approve)
+    calls, outputs = calls_of(body), outputs_of(body)
+    assert sorted(calls) == sorted(ident for ident, _ in outputs), "none is left without the other"
+    assert len(set(calls)) == len(calls)
+    if plan.api == "chat":
+        strict_chat.check_messages(body["messages"])
+
+
+@given(troubled(), ORDERS)
+def test_what_tools_have_said_is_told_again_once_each_and_in_order(
+    plan: Plan, order: Random
+) -> None:
+    world = continued(plan, order)
+    told = [content for _, content in outputs_of(next_body(world, False))]
+    shown = [item["id"] for item in world.output]
+    tags = {
+        item_id(RID, kind, *map(int, key.split("."))): tag_of(key)
+        for key in world.results
+        if not key.startswith("list")
+        for kind in ("mcp_call", "web_search_call")
+    }
+    wanted = [tags[ident] for ident in shown if ident in tags]
+    assert [tag for content in told for tag in [first(wanted, content)] if tag] == wanted
+
+
+def first(tags: list[str], content: Any) -> str | None:
+    return next((tag for tag in tags if tag in content), None)
