@@ -24,7 +24,10 @@ SEARCH_OPTIONS: Final = ("search_context_size", "filters", "user_location")
 
 @dataclass(slots=True)
 class GatewayCall:
-    """One call. `refusal` is why it is not run; `lifecycle` is set once it is announced, `result` once it has run."""
+    """One call. `refusal` is why it is not run; `lifecycle` is set once it is announced, `result` once it has run.
+
+    `cut`: the model was stopped inside it, so that it is not run either.
+    """
 
     item: Item
     call_id: str
@@ -32,6 +35,21 @@ class GatewayCall:
     refusal: str | None = None
     lifecycle: GatewayLifecycle | None = None
     result: Result | None = None
+    cut: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is for the workers."""
+        return self.refusal is None and not self.cut
+
+    def end(self) -> None:
+        """Show its end: with its result, or without where none will come."""
+        if self.lifecycle is None:
+            raise AssertionError("a call that is not shown has no end")
+        if self.result is None:
+            self.lifecycle.close("incomplete")
+        else:
+            self.lifecycle.complete(self.result)
 
     def told(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The call and its output as the next round's model knows them."""

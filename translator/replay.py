@@ -18,6 +18,7 @@ the history was read. A search without it is left out: what the model made of it
 Calls that follow each other are one turn of the model's: their outputs come after the last of them.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -52,6 +53,7 @@ def replayed(items: Iterable[Item], tools: ToolMap) -> list[Item]:
         item["approval_request_id"] for item in items if item["type"] == "mcp_approval_response"
     }
     approved = by_id(items, "mcp_call", "approval_request_id")
+    answers: Counter[str] = Counter()  # to each question so far: a client may answer again
     found: list[Item] = []
     outputs: list[Item] = []
     for item in items:
@@ -64,7 +66,9 @@ def replayed(items: Iterable[Item], tools: ToolMap) -> list[Item]:
             case "mcp_approval_response":
                 request = requests[item["approval_request_id"]]  # `check_approvals` has seen it
                 output = answer(item, approved.get(request["id"]))
-                pair = on_server({**request, "id": item["id"]}, tools, output)
+                answers[request["id"]] += 1
+                place = f"{request['id']}/{answers[request['id']]}"
+                pair = on_server({**request, "id": place}, tools, output)
             case _:
                 pass
         if pair is not None:

@@ -77,8 +77,8 @@ class Round:
 
     @property
     def has_gateway_calls(self) -> bool:
-        """Whether the model has called what the client does not run; known after `end`."""
-        return bool(self._calls)
+        """Whether the model has called what the client does not run, and not been cut off in it; known after `end`."""
+        return any(not call.cut for call in self._calls.values())
 
     @property
     def only_refused(self) -> bool:
@@ -94,7 +94,7 @@ class Round:
     @property
     def waits(self) -> bool:
         """Whether a call that the gateway runs has no result yet."""
-        return any(call.refusal is None and call.result is None for call in self._calls.values())
+        return any(call.runs and call.result is None for call in self._calls.values())
 
     def take(self, event: Event) -> None:
         """Fold one event and show what may be shown. Raises ProtocolFault."""
@@ -145,7 +145,7 @@ class Round:
 
     def jobs(self) -> list[tuple[str, bytes]]:
         """The calls for the tool workers, in the model's order: key and data each."""
-        waiting = [call for call in self._in_order() if call.refusal is None]
+        waiting = [call for call in self._in_order() if call.runs]
         keys = [f"{self.number}.{call.item.slot}" for call in waiting]
         return [(key, call.job(key)) for key, call in zip(keys, waiting, strict=True)]
 
@@ -172,14 +172,14 @@ class Round:
                 if item.ended is Ended.OPEN:
                     self._accumulator.close(item, Ended.CUT)
         self._drop_lost()
-        for item in self._boundary.walls(Wall.RUNNING):
+        for item in self._boundary.in_order():
+            if self._boundary.wall(item) is not Wall.RUNNING:
+                continue
             call = self._calls.get(item.slot)
             if call is None or call.lifecycle is None:
                 self._note("call dropped", item.name or "", item.text.size)
-            elif call.result is not None:
-                call.lifecycle.complete(call.result)
             else:
-                call.lifecycle.close("incomplete")
+                call.end()
             self._boundary.drop(item)
             self._kept_back.add(item.slot)
         for item in self._items:
@@ -251,13 +251,11 @@ class Round:
         return item.unnamed or (cut and self._gateway_tool(item) is not None)
 
     def _drop_lost(self) -> None:
-        """Give up the calls that nobody will run; one that was shown ends as incomplete."""
+        """Give up the calls that nobody will run; one that was shown ends as incomplete, in its turn."""
         for item in self._items:
             call = self._calls.get(item.slot)
             if call is not None and call.lifecycle is not None and item.ended is Ended.CUT:
-                call.lifecycle.close("incomplete")
-                self._boundary.drop(item)
-                del self._calls[item.slot]
+                call.cut = True
             elif self._lost(item) and item.slot in self._boundary.waiting:
                 self._boundary.drop(item)
                 self._note("call dropped", item.name or "", item.text.size)
@@ -360,16 +358,16 @@ class Round:
                 call.lifecycle = self._public.running(item, call.tool)
                 self._announce(call.lifecycle)
             self._advance(call)
-            if not first or call.result is None:
+            if not first or (call.result is None and not call.cut):
                 return False
-            call.lifecycle.complete(call.result)
+            call.end()
         self._boundary.drop(item)
         return True
 
     def _advance(self, call: GatewayCall) -> None:
         if call.lifecycle is None:
             return
-        if self._ended:
+        if self._ended and not call.cut:
             call.lifecycle.settle()
         else:
             call.lifecycle.advance()

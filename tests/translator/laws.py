@@ -268,9 +268,9 @@ def gateway(events: list[Event]) -> None:
         begins, ends = mine[0]["sequence_number"], mine[-1]["sequence_number"]
         if kinds[at] not in RUN:
             assert begins > running, "nothing overtakes a call that runs"
-        elif whole:
+        else:
             assert ends > running, "calls end in the order of the output"
-        running = max(running, ends) if kinds[at] in RUN else running
+            running = max(running, ends)
 
 
 def _announced(item: Event) -> None:

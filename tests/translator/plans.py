@@ -1,9 +1,12 @@
 """Plans of responses with tools, as Hypothesis draws them: few draws each, so that most examples say much."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from typing import Any
 
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.translator.world import CLIENTS, FOUND, TOOLS, Plan, Round, Saying, Server, World, url_of
@@ -32,6 +35,16 @@ MANNERS = [
 """When the name of a call comes, whether an item has done events, in how many pieces its text comes."""
 WEAVES = ((), (0, 1), (1, 0, 2), (3, 1, 2, 0))
 SERVERS = ((), ("alpha",), LABELS)
+
+
+MOST = 100
+"""Examples of one law: each is a whole response, and there are some thirty laws."""
+
+
+def holds_for(*drawn: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Any]:
+    """`given`, with as many examples as the profile says, up to MOST."""
+    bounded = settings(max_examples=min(MOST, settings.default.max_examples))
+    return lambda law: bounded(given(*drawn)(law))
 
 
 def pieces_of(whole: str, count: int) -> tuple[str, ...]:

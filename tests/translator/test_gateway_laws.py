@@ -17,13 +17,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from tests.translator import laws
 from tests.translator.bodies import JSON
 from tests.translator.drive import RID, Event
-from tests.translator.plans import ORDERS, QUIET, pieces_of, plans, run, troubled
+from tests.translator.plans import ORDERS, QUIET, holds_for, pieces_of, plans, run, troubled
 from tests.translator.world import (
     FOUND,
     SECRET_ITEM,
@@ -57,26 +57,27 @@ def refolded(entries: Iterable[Entry]) -> tuple[list[bytes], list[Any]]:
 # ---- the laws -----------------------------------------------------------------------------------
 
 
-@given(troubled(), ORDERS)
+@holds_for(troubled(), ORDERS)
 def test_every_response_keeps_the_laws_of_public_streams(plan: Plan, order: Random) -> None:
     world = run(plan, order)
     laws.check(world.events)
     laws.gateway(world.events)
 
 
-@given(troubled(), ORDERS)
+@holds_for(troubled(), ORDERS)
 def test_a_response_has_one_beginning_one_end_and_nothing_after_it(
     plan: Plan, order: Random
 ) -> None:
     world = run(plan, order)
     assert [t for t in world.types if t == "created"] == ["created"]
     assert [e for e in world.events if e["type"] in laws.ENDS] == [world.events[-1]]
+    assert not world.steps[-1].commands, "what has ended asks for nothing"
     for kind in ("tool_result", "tools_listed", "round_end", "frame", "cancel"):
         step = world.enter(kind, {"how": "ok", "key": "1.0", "reason": "client"})
         assert (step.frames, list(step.commands)) == ([], [])
 
 
-@given(troubled(), ORDERS)
+@holds_for(troubled(), ORDERS)
 def test_the_public_stream_folds_to_the_stored_response(plan: Plan, order: Random) -> None:
     world = run(plan, order)
     finished = {
@@ -90,7 +91,7 @@ def test_the_public_stream_folds_to_the_stored_response(plan: Plan, order: Rando
     assert world.machine.status == world.response["status"]
 
 
-@given(troubled(), ORDERS, st.data())
+@holds_for(troubled(), ORDERS, st.data())
 def test_a_fold_that_stops_anywhere_goes_on_with_the_same_bytes_and_commands(
     plan: Plan, order: Random, data: st.DataObject
 ) -> None:
@@ -102,7 +103,7 @@ def test_a_fold_that_stops_anywhere_goes_on_with_the_same_bytes_and_commands(
     assert refolded(world.entries) == (world.frames, world.commands)
 
 
-@given(QUIET, st.data())
+@holds_for(QUIET, st.data())
 def test_the_split_of_the_upstreams_bytes_changes_nothing(plan: Plan, data: st.DataObject) -> None:
     world = run(plan)
     for blocks in world.blocks.values():
@@ -114,7 +115,7 @@ def test_the_split_of_the_upstreams_bytes_changes_nothing(plan: Plan, data: st.D
         assert again + cutter.flush() == blocks
 
 
-@given(QUIET, st.data())
+@holds_for(QUIET, st.data())
 def test_however_the_model_is_cut_into_deltas_the_response_is_the_same(
     plan: Plan, data: st.DataObject
 ) -> None:
@@ -138,7 +139,7 @@ def timeless(item: Event) -> Event:
     return {key: value for key, value in item.items() if key != "logprobs"}
 
 
-@given(QUIET, ORDERS)
+@holds_for(QUIET, ORDERS)
 def test_in_what_order_results_arrive_changes_only_how_items_interleave(
     plan: Plan, order: Random
 ) -> None:
@@ -151,7 +152,7 @@ def test_in_what_order_results_arrive_changes_only_how_items_interleave(
     assert ends == [e["output_index"] for e in first.events if is_end(e)]
 
 
-@given(QUIET, st.integers(0, 999))
+@holds_for(QUIET, st.integers(0, 999))
 def test_the_first_result_of_a_call_is_the_one_that_counts(plan: Plan, seed: int) -> None:
     """Every result comes again with another content, and there are results of calls that nobody made."""
     noisy = replace(plan, noise=frozenset(range(2, 500)))
@@ -172,7 +173,7 @@ def is_end(event: Event) -> bool:
     return done and event["item"]["type"] in ("mcp_call", "web_search_call")
 
 
-@given(troubled(), ORDERS)
+@holds_for(troubled(), ORDERS)
 def test_results_reach_the_next_round_in_the_models_order(plan: Plan, order: Random) -> None:
     world = run(plan, order)
     before: list[tuple[str, str]] = []
@@ -200,7 +201,7 @@ def test_results_reach_the_next_round_in_the_models_order(plan: Plan, order: Ran
         before = outputs
 
 
-@given(troubled(), ORDERS)
+@holds_for(troubled(), ORDERS)
 def test_a_next_round_is_told_all_that_the_model_said(plan: Plan, order: Random) -> None:
     world = run(plan, order)
     for number, body in world.bodies.items():
@@ -211,7 +212,7 @@ def test_a_next_round_is_told_all_that_the_model_said(plan: Plan, order: Random)
                     assert any(one.joined in text for text in texts)
 
 
-@given(troubled(), ORDERS)
+@holds_for(troubled(), ORDERS)
 def test_nothing_internal_of_a_gateway_call_leaks(plan: Plan, order: Random) -> None:
     world = run(plan, order)
     frames = b"".join(world.frames)
@@ -236,7 +237,7 @@ def without_urls(tools: list[Event]) -> list[Event]:
     return [{k: v for k, v in tool.items() if v is not None} for tool in tools]
 
 
-@given(troubled(), ORDERS)
+@holds_for(troubled(), ORDERS)
 def test_only_calls_of_the_gateways_own_tools_are_run(plan: Plan, order: Random) -> None:
     world = run(plan, order)
     for key, job in world.jobs.items():
@@ -249,7 +250,7 @@ def test_only_calls_of_the_gateways_own_tools_are_run(plan: Plan, order: Random)
         assert job["tool"] in {one.name if one.name == "web_search" else "mcp" for one in runs}
 
 
-@given(troubled(), ORDERS)
+@holds_for(troubled(), ORDERS)
 def test_a_round_with_calls_for_the_client_is_the_last(plan: Plan, order: Random) -> None:
     world = run(plan, order)
     for number in world.bodies:
@@ -260,7 +261,7 @@ def test_a_round_with_calls_for_the_client_is_the_last(plan: Plan, order: Random
             assert not world.asks_first(one)
 
 
-@given(troubled(), ORDERS)
+@holds_for(troubled(), ORDERS)
 def test_a_round_that_the_upstream_did_not_finish_runs_nothing_and_is_the_last(
     plan: Plan, order: Random
 ) -> None:
@@ -272,7 +273,7 @@ def test_a_round_that_the_upstream_did_not_finish_runs_nothing_and_is_the_last(
                 assert not jobs_of(world, number)
 
 
-@given(troubled(), ORDERS)
+@holds_for(troubled(), ORDERS)
 def test_the_calls_of_a_round_are_run_once_the_round_has_ended(plan: Plan, order: Random) -> None:
     world = run(plan, order)
     for entry, step in zip(world.entries, world.steps, strict=True):
@@ -282,7 +283,7 @@ def test_the_calls_of_a_round_are_run_once_the_round_has_ended(plan: Plan, order
                 assert command.key.startswith(f"{entry.round}.")
 
 
-@given(troubled(), ORDERS)
+@holds_for(troubled(), ORDERS)
 def test_rounds_and_calls_keep_their_caps(plan: Plan, order: Random) -> None:
     world = run(plan, order)
     opened = [entry.round for entry in world.entries if entry.kind == "round"]
@@ -299,7 +300,37 @@ def test_rounds_and_calls_keep_their_caps(plan: Plan, order: Random) -> None:
         assert len(called) <= most
 
 
-@given(QUIET)
+class Unnamed(World):
+    """A world in which the model may not be told of every tool."""
+
+    def check_names(self, found: list[str], *, listed: bool) -> None:
+        """It is told of some, or of none."""
+
+
+@holds_for(QUIET, ORDERS, st.sampled_from(["web_search", "mcp"]))
+def test_a_tool_that_is_not_allowed_is_neither_run_nor_shown(
+    plan: Plan, order: Random, kind: str
+) -> None:
+    assume(plan.search if kind == "web_search" else plan.servers)
+    selector = {"type": kind, "server_label": "alpha"} if kind == "mcp" else {"type": kind}
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": [selector]}
+    limited = replace(plan, body=(*plan.body, ("tool_choice", choice)))
+    # The model knows the names from somewhere: an earlier turn, or its own fancy.
+    world = Unnamed(limited, order.randrange, names=run(plan).names).run()
+    laws.check(world.events)
+    laws.gateway(world.events)
+    for key, job in world.jobs.items():
+        if job["kind"] == "call" and not key.startswith("0."):
+            assert job["tool"] == kind
+            assert not job["server"]
+    for item in world.output:
+        assert item["type"] not in laws.CALLS
+        if item["type"] in laws.RUN and '"approved"' not in item.get("arguments", ""):
+            assert item["type"] == f"{kind}_call"
+            assert item.get("server_label", "alpha") == "alpha"
+
+
+@holds_for(QUIET)
 def test_a_choice_that_was_forced_is_free_in_the_next_round(plan: Plan) -> None:
     world = run(plan)
     for number, body in world.bodies.items():
@@ -311,7 +342,7 @@ def test_a_choice_that_was_forced_is_free_in_the_next_round(plan: Plan) -> None:
     assert set(choices) == {dict(plan.body).get("tool_choice", "auto")}
 
 
-@given(QUIET, ORDERS)
+@holds_for(QUIET, ORDERS)
 def test_usage_is_that_of_all_rounds(plan: Plan, order: Random) -> None:
     world = run(plan, order)
     told = [tokens for n in world.played if (tokens := world.playing(n).usage)]
@@ -323,7 +354,7 @@ def test_usage_is_that_of_all_rounds(plan: Plan, order: Random) -> None:
         assert usage["total_tokens"] == 3 * sum(told)
 
 
-@given(plans(mixed=False))
+@holds_for(plans(mixed=False))
 def test_all_calls_and_their_results_are_in_the_output_in_order(plan: Plan) -> None:
     """Without faults: one public item a call, over all rounds, with the result of that very call."""
     assume(plan.api == "responses")
@@ -352,7 +383,7 @@ def test_all_calls_and_their_results_are_in_the_output_in_order(plan: Plan) -> N
             assert urls == (result["sources"] if dict(plan.body).get("include") else [])
 
 
-@given(plans(mixed=False))
+@holds_for(plans(mixed=False))
 def test_a_call_is_announced_as_soon_as_its_name_is_known(plan: Plan) -> None:
     """Where nothing else comes between, every call of a round is shown before any of them has run."""
     calls = [
@@ -466,7 +497,7 @@ CALLING = Round(
 )
 
 
-class Garbled(World):
+class Garbled(Unnamed):
     """A world whose workers write what they like under the right key: words by kind, until there are no more."""
 
     words: dict[str, list[Event]]
@@ -474,9 +505,6 @@ class Garbled(World):
     def write(self, kind: str, data: Event) -> None:
         words = self.words.get(kind)
         super().write(kind, {"key": data["key"], **words.pop(0)} if words else data)
-
-    def check_names(self, found: list[str], *, listed: bool) -> None:
-        """A list that is garbage has no names to look for."""
 
 
 @st.composite
@@ -496,7 +524,7 @@ def garbled(draw: st.DrawFn, shapes: dict[str, st.SearchStrategy[Event]]) -> Gar
     return world
 
 
-@given(garbled(SHAPED))
+@holds_for(garbled(SHAPED))
 def test_what_tools_say_may_be_anything(world: Garbled) -> None:
     world.run()
     laws.check(world.events)
@@ -504,10 +532,11 @@ def test_what_tools_say_may_be_anything(world: Garbled) -> None:
     assert refolded(world.entries) == (world.frames, world.commands)
 
 
-@given(garbled(SHAPELESS))
+@holds_for(garbled(SHAPELESS))
 def test_a_result_in_no_shape_breaks_no_law_of_streams(world: Garbled) -> None:
     world.run()
     laws.check(world.events)
+    laws.gateway(world.events)
     assert refolded(world.entries) == (world.frames, world.commands)
 
 
@@ -528,7 +557,7 @@ def test_a_result_in_no_shape_is_shown_in_that_of_its_kind(kind: str, words: Eve
     laws.gateway(world.run().events)
 
 
-@given(
+@holds_for(
     st.sampled_from(["tool_result", "tools_listed"]),
     ANY.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=8),
     st.integers(1, 12),
@@ -624,6 +653,14 @@ def test_a_round_that_is_played_again_keeps_the_upstreams_call_ids() -> None:
     world = run(plan)
     assert [entry.attempt for entry in world.entries if entry.kind == "attempt"] == [1, 2, 1]
     assert outputs_of(world.bodies[2])[-1][0] == call_id_of(1, 0)
+
+
+@pytest.mark.parametrize("end", ["incomplete", "eof"])
+def test_calls_end_in_the_order_of_the_output_however_their_round_ends(end: Any) -> None:
+    first = Saying("call", ('{"query": "1-0"}',), "web_search")
+    cut = Saying("call", ('{"query": ',), "web_search", closed=False)
+    world = run(Plan((Round((first, cut), end),)))
+    assert [e["output_index"] for e in world.events if is_end(e)] == [0, 1]
 
 
 def test_a_response_that_is_full_ends_lawfully_wherever_that_happens() -> None:
