@@ -28,8 +28,9 @@ from translator.protocol.json import loads
 
 _BLANKS: Final = " \t\n\r"
 _RUN: Final = re.compile(r'[^"\\]+')
-_PLAIN: Final = re.compile(r'(?:[^"\\]|\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}))++')
-"""Text and whole escapes that need no second look: decoded in one go."""
+_PLAIN: Final = re.compile(r'(?:[^"\\]+|\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}))+')
+"""Text and whole escapes that need no second look: decoded in one go. Nothing follows the repeated group, so it never goes
+back. (A possessive `++` says so, but Python before 3.11.3 takes the beginning of a failed alternative for a match.)"""
 
 
 class State(Enum):
