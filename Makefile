@@ -34,11 +34,11 @@ demo: $(READY) ## a stream that survives: kill -9, resume, byte for byte (DEMO_O
 
 .PHONY: test
 test: $(READY) ## all tests, on fakeredis and on a real server (ARGS="-k name")
-	$(BIN)/python -m pytest -q $(ARGS)
+	$(BIN)/python -m pytest -q --numprocesses auto $(ARGS)
 
 .PHONY: test-fast
 test-fast: $(READY) ## all but the slow ones
-	$(BIN)/python -m pytest -q -m 'not slow' $(ARGS)
+	$(BIN)/python -m pytest -q --numprocesses auto -m 'not slow' $(ARGS)
 
 .PHONY: cover
 cover: $(READY) ## the tests again, with branch coverage; 100 % in translator/, 90 % elsewhere

@@ -34,14 +34,14 @@ async def test_a_million_tiny_items_do_not_stop_the_event_loop(wide: Gateway):
 async def test_healthz_answers_while_a_large_body_is_worked_on(wide: Gateway):
     item = {"role": "user", "content": [{"type": "input_text", "text": "x" * 200}] * 3}
     asking = asyncio.ensure_future(wide.create(input=[item] * requests.MAX_INPUT_ITEMS))
-    slowest = 0.0
+    began, slowest = time.monotonic(), 0.0
     while not asking.done():
-        began = time.monotonic()
+        asked = time.monotonic()
         assert (await wide.ask("GET", "/healthz")).status == 200
-        slowest = max(slowest, time.monotonic() - began)
+        slowest = max(slowest, time.monotonic() - asked)
         await asyncio.sleep(0.01)
     assert (await asking).status == 200
-    assert slowest < 1.0
+    assert slowest < (time.monotonic() - began) / 2, "others had no turn while it was worked on"
 
 
 async def test_parts_are_counted_like_items(wide: Gateway):
