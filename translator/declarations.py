@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from translator import grammar
 from translator.protocol.errors import RequestError
-from translator.protocol.tools import is_gateway_type
+from translator.protocol.tools import SEARCH_TYPE, is_gateway_type
 from translator.protocol.upstream import CustomFormats
 
 CLIENT_TYPES: Final = frozenset({"function", "custom"})
@@ -18,6 +18,10 @@ CLIENT_TYPES: Final = frozenset({"function", "custom"})
 
 WEB_SEARCH: Final = "web_search"
 """The model-visible name of the gateway's search, whichever of its dated names declares it."""
+
+
+MAX_SERVERS: Final = 32
+"""MCP servers of a request: each is listed by a job of its own, and its tools are put before the model."""
 
 
 class Key(NamedTuple):
@@ -64,7 +68,7 @@ def definition(tool: dict[str, Any]) -> dict[str, Any]:
     said = {key: value for key, value in tool.items() if value is not None}
     if said.get("format") == {"type": "text"}:
         del said["format"]
-    if is_gateway_type(tool["type"]) and tool["type"] != "mcp":
+    if SEARCH_TYPE.fullmatch(tool["type"]):
         said["type"] = WEB_SEARCH
     return said
 
@@ -118,6 +122,8 @@ def check_tools(
     for declaration in declarations:
         if not declaration.is_client_owned:
             refuse_gateway_tool(declaration, gateway_tools)
+    if len({one.key for one in declarations if one.type == "mcp"}) > MAX_SERVERS:
+        raise RequestError(f"The tools have more than {MAX_SERVERS} MCP servers.", param="tools")
 
 
 def refuse_hosted(declaration: Declaration) -> None:

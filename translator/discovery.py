@@ -52,9 +52,11 @@ class Discovery:
                 one.advance()
 
     def close(self) -> None:
-        """The response ends first."""
+        """The response ends first; who has answered by now is told as listed."""
         for one in self._lists:
-            if one.final is None:
+            if one.final is None and one.result is not None:
+                one.advance()
+            elif one.final is None:
                 one.close("incomplete")
 
     def items(self) -> list[dict[str, Any]]:

@@ -70,6 +70,12 @@ ERROR_CODES: Final = frozenset(
 )
 """Codes that clients know (contract.md section 3, "Failures in the stream"); everything else is a server_error."""
 
+ROUND_ROOM: Final = 2**20
+"""What must be left of the log for a further round: with its body, which repeats all results so far, it would else begin
+and fail."""
+
+TOO_MANY_REQUESTS: Final = 429
+
 TERMINAL_EVENTS: Final = {
     "completed": "response.completed",
     "failed": "response.failed",
@@ -127,6 +133,7 @@ class Machine:
         self._ended_round = -1  # the last round whose end was taken
         self._refused_rounds = 0  # rounds in a row whose calls were all refused
         self._now = 0  # time of the entry at hand, ms
+        self._log_bytes = 0  # of all entries so far
 
     @property
     def terminal(self) -> bool:
@@ -138,6 +145,7 @@ class Machine:
         if self.response is not None:
             return Step([])
         self._now = entry.t
+        self._log_bytes += len(entry.data)
         try:
             self._feed(entry)
         except ProtocolFault as fault:
@@ -213,10 +221,11 @@ class Machine:
 
     def _new_round(self, number: int, approved: Sequence[str] = ()) -> Round:
         asked = self._request["request"] if self._request else {}
-        choice = upstream_choice(asked.get("tool_choice"), self._tools, forced=number <= 1)
+        choice = upstream_choice(asked.get("tool_choice"), self._tools, forced=self._forced)
         options = RoundOptions(
             sealed=self._sealed,
-            allowed=choice.allowed if number else None,  # the client's own calls are what it allows
+            allowed=choice.allowed if number else None,  # what the client has approved it allows
+            runs=not number or choice.value != "none",
             approved=approved,
             include=asked.get("include") or (),
         )
@@ -272,7 +281,10 @@ class Machine:
             self._notes.append(Note("round lost"))
             return
         error = end.get("error") or {}
-        self._fail(error.get("code") or "server_error", error.get("message") or _ENDINGS[how])
+        code = error.get("code") or "server_error"
+        if code not in ERROR_CODES and error.get("status") == TOO_MANY_REQUESTS:
+            code = "rate_limit_exceeded"
+        self._fail(code, error.get("message") or _ENDINGS[how])
 
     # ---- what the gateway runs --------------------------------------------------------------
 
@@ -344,7 +356,7 @@ class Machine:
         if result is None or self._request is None:
             raise AssertionError("a round without an end has no calls to run")
         if current.number == 0:
-            self._brought += current.ran()
+            self._brought += current.answered()
             self._open_round(1)
             return
         self._refused_rounds = self._refused_rounds + 1 if current.only_refused else 0
@@ -353,11 +365,17 @@ class Machine:
         elif current.number >= self._request["limits"]["max_rounds"]:
             self._end("incomplete", incomplete_details={"reason": "max_tool_rounds"})
         elif self._refused_rounds >= MAX_REFUSED_ROUNDS:
-            self._end("incomplete", incomplete_details={"reason": "max_tool_calls"})
+            reason = "max_tool_calls" if current.over_limit else "max_tool_rounds"
+            self._end("incomplete", incomplete_details={"reason": reason})
         else:
             self._told += current.told()
             self._note_tolerated(current)
             self._open_round(current.number + 1)
+
+    @property
+    def _forced(self) -> bool:
+        """Whether a forced choice still binds: not once calls have had their results, or the model would loop."""
+        return self._ended_round < 0
 
     def _open_round(self, number: int) -> None:
         """Write the next round's entry: all that was said so far, and what the workers brought."""
@@ -371,9 +389,13 @@ class Machine:
             self._tools,
             api=request["upstream"]["api"],
             reasoning_history=request["upstream"].get("reasoning_history", "none"),
-            forced=number <= 1,
+            forced=self._forced,
         )
-        self._commands.append(NextRound(number, dumps(body)))
+        data, limit = dumps(body), self._out.limit
+        if self._log_bytes + len(data) > limit - min(ROUND_ROOM, limit // 4):
+            self._end("incomplete", incomplete_details={"reason": "max_response_bytes"})
+        else:
+            self._commands.append(NextRound(number, data))
 
     # ---- other ends ---------------------------------------------------------------------------
 

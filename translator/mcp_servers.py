@@ -35,15 +35,18 @@ class McpServer:
     def asks(self, listed: Listed) -> bool:
         """Whether the client wants to approve a call first (`require_approval`; OpenAI's default is always).
 
-        Where only the tools to ask about are named, the others are not asked about; else asking is the rule.
+        Where only the tools to ask about are named, the others are not asked about; else asking is the rule, and it
+        wins where a tool is named on both sides.
         """
         rule = self.tool.get("require_approval")
         if rule is None or isinstance(rule, str):
             return rule != "never"
-        never, always = rule.get("never"), rule.get("always")
-        if never is not None and matches(never, listed):
-            return False
-        return never is not None or always is None or matches(always, listed)
+        never, always = rule.get("never") or {}, rule.get("always") or {}
+        if matches(always, listed):
+            return True
+        if says_anything(never):
+            return not matches(never, listed)
+        return not says_anything(always)
 
     def names(self) -> frozenset[str]:
         """The names that `allowed_tools` mentions: those must be known before the model is asked."""

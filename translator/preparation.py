@@ -92,6 +92,15 @@ def check_approvals(items: Items, history: Items, own: Iterable[McpServer]) -> N
                 "'previous_response_id'.",
                 param=f"input[{index}].approval_request_id",
             )
+    verdicts: dict[str, bool] = {}
+    for index, item in enumerate(items):
+        if item["type"] == "mcp_approval_response":
+            verdict = verdicts.setdefault(item["approval_request_id"], item["approve"])
+            if verdict is not item["approve"]:
+                raise RequestError(
+                    "One request is approved and refused.",
+                    param=f"input[{index}].approve",
+                )
     labels = {server.label for server in own}
     for request in approved_requests(items, history):
         if request["server_label"] not in labels:

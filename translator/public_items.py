@@ -57,12 +57,14 @@ class RoundOptions:
     """What the request says about its rounds.
 
     With `sealed` reasoning items carry their text in an opaque value of ours, for clients that hand it back. Calls of
-    other tools than the `allowed` ones are not shown (None: all are). `approved` are the ids of the questions behind the
+    other tools than the `allowed` ones are not shown (None: all are), and the gateway `runs` none where the choice is
+    `none`. `approved` are the ids of the questions behind the
     first calls of the round, which the client has answered. `include` as in the request.
     """
 
     sealed: bool = False
     allowed: frozenset[str] | None = None
+    runs: bool = True
     approved: Sequence[str] = ()
     include: Collection[str] = ()
 

@@ -22,6 +22,7 @@ from translator.lifecycle import Lifecycle
 from translator.output import Output
 from translator.protocol.errors import ProtocolFault
 from translator.public_items import PublicItems, RoundOptions, Shown
+from translator.replay import error_text
 from translator.toolmap import Tool, ToolMap
 from translator.upstream_event import Event
 from translator.upstream_item import is_json
@@ -84,6 +85,11 @@ class Round:
     def only_refused(self) -> bool:
         """Whether every such call was refused."""
         return all(call.refusal is not None for call in self._calls.values())
+
+    @property
+    def over_limit(self) -> bool:
+        """Whether one of them was one too many."""
+        return any(call.refusal not in (None, NOT_ALLOWED) for call in self._calls.values())
 
     @property
     def has_client_calls(self) -> bool:
@@ -207,23 +213,27 @@ class Round:
             outputs.append(answer)
         return found + outputs
 
-    def ran(self) -> list[dict[str, Any]]:
-        """The public items of calls that were run, each with its result for the model."""
-        return [
-            {**call.lifecycle.ended, "result": call.result}
-            for call in self._calls.values()
-            if call.lifecycle is not None
-        ]
+    def answered(self) -> list[dict[str, Any]]:
+        """Of a round of approved calls: an item for each question, with what the model hears."""
+        found = []
+        for call in self._in_order():
+            item = call.lifecycle.ended if call.lifecycle is not None else {"type": "mcp_call"}
+            question = self._options.approved[call.item.slot]
+            result = call.result or {"content": error_text(call.refusal or NOT_ALLOWED)}
+            found.append({**item, "approval_request_id": question, "result": result})
+        return found
 
     # ---- who waits for whom -------------------------------------------------------------------
 
     def _gateway_tool(self, item: Item) -> Tool | None:
-        """The tool of a call that is not the client's."""
-        tool = self._tools.get(item.name or "") if item.is_call else None
+        """The tool of a call that is not the client's; an upstream's own namespaces are none of ours."""
+        known = item.is_call and not item.namespace
+        tool = self._tools.get(item.name or "") if known else None
         return tool if tool is not None and tool.is_gateway_run else None
 
     def _asks(self, item: Item, tool: Tool) -> bool:
-        return tool.asks and item.slot >= len(self._options.approved) and self._allows(item)
+        asked = item.slot < len(self._options.approved)
+        return tool.asks and not asked and self._options.runs and self._allows(item)
 
     def _allows(self, item: Item) -> bool:
         return self._options.allowed is None or item.name in self._options.allowed
@@ -338,7 +348,7 @@ class Round:
         if tool is None:
             raise AssertionError("only a call of the gateway's is a running one")
         shown, refusal = self._shown, None
-        if not self._allows(item):
+        if not self._allows(item) or not self._options.runs:
             refusal = NOT_ALLOWED
             self._note("call of a tool that is not allowed", item.name or "", item.text.size)
         elif shown.calls >= shown.max_calls:
@@ -375,7 +385,10 @@ class Round:
     # ---- items -------------------------------------------------------------------------------
 
     def _begin(self, item: Item) -> Lifecycle:
-        lifecycle = self._public.lifecycle(item, self._tools.get(item.name or ""))
+        tool = self._tools.get(item.name or "")
+        if tool is not None and tool.is_gateway_run:
+            tool = self._gateway_tool(item)
+        lifecycle = self._public.lifecycle(item, tool)
         self._announce(lifecycle)
         return lifecycle
 

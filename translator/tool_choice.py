@@ -11,6 +11,7 @@ from typing import Any
 from translator.declarations import CLIENT_TYPES, WEB_SEARCH, Declaration
 from translator.protocol.errors import RequestError
 from translator.protocol.json import Json
+from translator.protocol.tools import SEARCH_TYPE
 from translator.toolmap import ToolMap
 
 
@@ -43,8 +44,12 @@ def upstream_choice(choice: Json, tools: ToolMap, *, forced: bool = True) -> Cho
     names = [name for one in selectors(choice) for name in selected(one, tools)]
     functions = [{"type": "function", "name": name} for name in names]
     if choice["type"] != "allowed_tools":
-        if not forced or not names:  # a server whose listing failed has nothing to force
+        if not forced:
             return Choice("auto")
+        if (
+            not names
+        ):  # a server, or one of its tools, that is not there: no other is meant in its place
+            return Choice(None, frozenset())
         return Choice(functions[0]) if len(names) == 1 else Choice("required", frozenset(names))
     # Model servers read an `allowed_tools` object as "auto" over all tools (vLLM does). So the
     # tools left out are not sent at all, and the mode that must bind is sent in a form that binds.
@@ -90,7 +95,7 @@ def names_hosted(selector: dict[str, Any], declaration: Declaration) -> bool:
 
 def kind_of(hosted_type: str) -> str:
     """The kind of tool, whichever of its dated names is used."""
-    return WEB_SEARCH if hosted_type.startswith(WEB_SEARCH) else hosted_type
+    return WEB_SEARCH if SEARCH_TYPE.fullmatch(hosted_type) else hosted_type
 
 
 def refused(fault: str) -> RequestError:

@@ -594,7 +594,7 @@ def test_a_call_that_needs_approval_is_a_question_that_ends_the_turn() -> None:
     }
 
 
-def approving(*answers: bool, tools: list[Event], listed: bool = False) -> Run:
+def approving(*answers: bool, tools: list[Event], listed: bool = False, **body: Any) -> Run:
     """A turn that answers questions of the one before it."""
     question = {"type": "mcp_approval_request", "server_label": "docs", "name": "look"}
     history = [
@@ -609,7 +609,7 @@ def approving(*answers: bool, tools: list[Event], listed: bool = False) -> Run:
         answer | {"id": f"mcpa_{at}", "approval_request_id": f"mcpr_{at}", "approve": yes}
         for at, yes in enumerate(answers)
     ]
-    return Run(prepared=True, tools=tools, _history=history, _input=items)
+    return Run(prepared=True, tools=tools, _history=history, _input=items, **body)
 
 
 def test_approved_calls_run_before_the_first_round_and_the_refused_are_answered() -> None:
@@ -719,3 +719,80 @@ def test_a_chat_upstream_gets_its_calls_and_results_in_its_own_shape() -> None:
     run.frame({"choices": [{"index": 0, "delta": {"content": "so"}, "finish_reason": "stop"}]})
     run.end()
     assert run.over()["status"] == "completed"
+
+
+def test_a_choice_of_none_lets_the_gateway_run_nothing() -> None:
+    run = Run(tools=[SEARCH, SERVER], tool_choice="none", prepared=True)
+    run.listed("list.0", LOOK)
+    run.round(*searching(0), *looking(1))
+    assert list(run.jobs) == ["list.0"]
+    run.round(*SAID)
+    assert [item["type"] for item in run.over()["output"]] == ["mcp_list_tools", "message"]
+
+
+def test_a_forced_tool_that_its_server_does_not_have_opens_no_other() -> None:
+    for choice in ({"name": "other"}, {}):
+        forced = {"type": "mcp", "server_label": "docs", **choice}
+        run = Run(tools=[SERVER, SEARCH], tool_choice=forced, prepared=True)
+        run.listed("list.0", error="away")
+        assert "tools" not in run.bodies[1]
+        assert "tool_choice" not in run.bodies[1]
+
+
+def test_a_forced_choice_does_not_bind_after_an_approved_call() -> None:
+    run = approving(True, tools=[ASKING], listed=True, tool_choice="required")
+    run.result("0.0")
+    assert run.bodies[1]["tool_choice"] == "auto"
+
+
+def test_an_approved_call_over_the_limit_hears_of_the_limit() -> None:
+    run = approving(True, True, tools=[ASKING], listed=True, max_tool_calls=1)
+    assert list(run.jobs) == ["0.0"]
+    run.result("0.0")
+    outputs = [item["output"] for item in run.bodies[1]["input"] if "output" in item]
+    assert outputs == [
+        "found",
+        '{"error":"The limit of 1 tool calls for this response is reached."}',
+    ]
+
+
+def test_two_rounds_of_calls_that_are_not_allowed_end_it_without_blaming_the_limit() -> None:
+    choice = {"type": "allowed_tools", "tools": [{"type": "function", "name": "get_weather"}]}
+    run = Run(tools=[SEARCH, FUNCTION], tool_choice=choice)
+    run.round(*searching())
+    run.round(*searching())
+    assert run.over()["incomplete_details"] == {"reason": "max_tool_rounds"}
+
+
+def test_a_server_that_has_answered_is_told_as_listed_though_another_has_not() -> None:
+    run = Run(tools=[SERVER, SERVER | {"server_label": "b"}], prepared=True)
+    run.listed("list.1", LOOK)
+    run.add("cancel", {"reason": "client"})
+    slow, fast = run.over()["output"]
+    assert "ended before" in slow["error"]
+    assert (fast["error"], [tool["name"] for tool in fast["tools"]]) == (None, ["look"])
+
+
+def test_a_call_in_a_namespace_of_the_upstreams_is_not_the_gateways() -> None:
+    run = Run(tools=[SEARCH]).open()
+    item = call("web_search", '{"query":"q"}') | {"namespace": "foo"}
+    run.frame(done(item), completed())
+    response = run.over()
+    assert [(i["type"], i["namespace"]) for i in response["output"]] == [("function_call", "foo")]
+
+
+def test_a_later_round_that_was_refused_for_its_rate_says_so() -> None:
+    run = Run(tools=[SEARCH])
+    run.round(*searching())
+    run.result("1.0")
+    run.open()
+    error = {"status": 429, "message": "slow down", "code": "odd"}
+    run.add("round_end", {"how": "http", "error": error})
+    assert run.over()["error"] == {"code": "rate_limit_exceeded", "message": "slow down"}
+
+
+def test_a_log_without_room_for_a_further_round_ends_incomplete() -> None:
+    run = Run(tools=[SEARCH], _max_response_bytes=60_000)
+    run.round(*searching())
+    run.result("1.0", "x" * 40_000)
+    assert run.over()["incomplete_details"] == {"reason": "max_response_bytes"}

@@ -6,7 +6,7 @@ import pytest
 
 from tests.translator.bodies import additional, check, request, user
 from tests.translator.test_replay import LISTED, SERVER, answered, asked, ran
-from translator.declarations import declared
+from translator.declarations import MAX_SERVERS, declared
 from translator.preparation import preparation, secrets_of
 from translator.protocol.errors import RequestError
 from translator.request_entry import history_of
@@ -88,6 +88,13 @@ def test_answers_to_nothing_and_calls_of_servers_that_are_not_there_are_refused(
     assert caught.value.status == 400
 
 
+def test_an_answer_of_yes_and_no_is_refused():
+    made = request(tools=[SERVER], input=[answered(False), answered(True)])
+    with pytest.raises(RequestError) as caught:
+        check(made, [asked()])
+    assert caught.value.param == "input[1].approve"
+
+
 def test_a_refusal_needs_no_server():
     check(request(input=[answered(False)]), [asked()])
 
@@ -120,12 +127,38 @@ def test_items_of_the_gateways_are_checked_where_a_client_hands_them_back(item, 
         ({"allowed_tools": {"read_only": "yes"}}, "tools[0].allowed_tools.read_only"),
         ({"require_approval": "often"}, "tools[0].require_approval"),
         ({"require_approval": {"always": 7}}, "tools[0].require_approval.always"),
+        ({"headers": {"x y": "v"}}, "tools[0].headers"),
+        ({"headers": {"x": "v\r\nz: 1"}}, "tools[0].headers"),
     ],
 )
 def test_a_servers_declaration_is_checked(said, param):
     with pytest.raises(RequestError) as caught:
         request(tools=[SERVER | said])
     assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("said", "param"),
+    [
+        ({"search_context_size": "huge"}, "tools[0].search_context_size"),
+        ({"filters": "x"}, "tools[0].filters"),
+        ({"filters": {"allowed_domains": "a.example"}}, "tools[0].filters.allowed_domains"),
+        ({"filters": {"blocked_domains": [7]}}, "tools[0].filters.blocked_domains[0]"),
+        ({"user_location": 5}, "tools[0].user_location"),
+    ],
+)
+def test_a_searchs_declaration_is_checked(said, param):
+    with pytest.raises(RequestError) as caught:
+        request(tools=[{"type": "web_search", **said}])
+    assert caught.value.param == param
+
+
+def test_no_request_has_more_servers_than_can_be_listed_in_reason():
+    many = [SERVER | {"server_label": f"s{n}"} for n in range(MAX_SERVERS + 1)]
+    check(request(tools=many[:-1]))
+    with pytest.raises(RequestError) as caught:
+        check(request(tools=many))
+    assert caught.value.param == "tools"
 
 
 def test_what_workers_need_to_know_of_servers_is_kept_in_order():

@@ -133,7 +133,7 @@ def test_selectors_of_tools_that_the_gateway_runs_are_checked_likewise():
     search = {"type": "function", "name": "web_search"}
     for choice, sent in (
         ({"type": "web_search"}, Choice(search)),
-        ({"type": "mcp", "server_label": "docs"}, Choice("auto")),  # it has listed nothing
+        ({"type": "mcp", "server_label": "docs"}, Choice(None, frozenset())),  # it has no tool
     ):
         check_choice(choice, known, names)
         assert upstream_choice(choice, names) == sent

@@ -33,7 +33,8 @@ def test_a_function_may_have_a_parameter_of_any_name_but_no_secret_key_of_its_ow
 
 def test_the_gateway_runs_web_search_by_any_name_and_mcp():
     assert all(map(is_gateway_type, ["mcp", "web_search", "web_search_preview_2025_03_11"]))
-    assert not any(map(is_gateway_type, ["function", "custom", "file_search", "mcp_call"]))
+    others = ["function", "custom", "file_search", "mcp_call", "web_searching", "web_search_"]
+    assert not any(map(is_gateway_type, others))
 
 
 def test_a_choice_is_shown_as_it_was_sent_with_the_mode_that_holds():

@@ -5,6 +5,7 @@ selectors without a declaration, kinds that nobody can run) is said by `translat
 `translator.tool_choice`. Here is also what may be shown of a tool and what never leaves the process.
 """
 
+import re
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit, urlunsplit
 
@@ -33,13 +34,20 @@ HOSTED: Final = frozenset(
 SECRET_KEYS: Final = ("authorization", "headers")
 """What a client gives us for an MCP server: never stored with the response, shown or sent upstream."""
 
+SEARCH_TYPE: Final = re.compile(r"web_search(_preview)?(_\d{4}_\d{2}_\d{2})?", re.ASCII)
+"""The names of web search: `web_search`, `web_search_preview_2025_03_11` and their like."""
+
+HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,8192}")
+"""What a client may have sent to an MCP server as a header."""
+
 FUNCTION_KEYS: Final = ("description", "parameters", "strict")
 """What a function tool always shows beside type and name, null where the client was silent."""
 
 
 def is_gateway_type(kind: str) -> bool:
     """Whether calls of this kind of tool are run by the gateway; web search has dated names, too."""
-    return kind == "mcp" or kind.startswith("web_search")
+    return kind == "mcp" or SEARCH_TYPE.fullmatch(kind) is not None
 
 
 class TextFormat(Wire):
@@ -106,6 +114,14 @@ def approvals_tag(value: object) -> str | None:
     return "<mode>" if isinstance(value, str) else "<approvals>"
 
 
+def http_headers(value: dict[str, Any]) -> dict[str, str]:
+    """Headers as HTTP takes them; no message repeats one, they may be secret."""
+    for name, text in only_texts(value).items():
+        if not HEADER_NAME.fullmatch(name) or not HEADER_VALUE.fullmatch(text):
+            raise PydanticCustomError("headers", "expected names and values of HTTP headers")
+    return value
+
+
 def web_address(url: str) -> str:
     """An http or https address; which hosts may be reached is the tool workers' rule."""
     try:
@@ -124,7 +140,7 @@ class Mcp(Wire):
     server_url: Annotated[str, AfterValidator(web_address)] | None = None
     connector_id: str | None = None
     authorization: str | None = None
-    headers: Annotated[dict[str, Any], AfterValidator(only_texts)] | None = None
+    headers: Annotated[dict[str, Any], AfterValidator(http_headers)] | None = None
     allowed_tools: (
         Annotated[
             Annotated[Annotated[list[Name], FAIL_FAST], Tag("<names>")]
@@ -143,6 +159,30 @@ class Mcp(Wire):
     ) = None
 
 
+class SearchFilters(Wire):
+    """The domains that a search is for, or is not."""
+
+    allowed_domains: Annotated[list[str], FAIL_FAST] | None = None
+    blocked_domains: Annotated[list[str], FAIL_FAST] | None = None
+
+
+class UserLocation(Wire):
+    """About where the user is."""
+
+    city: str | None = None
+    country: str | None = None
+    region: str | None = None
+    timezone: str | None = None
+
+
+class WebSearch(Wire):
+    """A search of the web that the gateway runs."""
+
+    search_context_size: Literal["low", "medium", "high"] | None = None
+    filters: SearchFilters | None = None
+    user_location: UserLocation | None = None
+
+
 class Hosted(Wire):
     """Any other tool of the API: only its type counts here."""
 
@@ -158,7 +198,9 @@ def tool_tag(value: object) -> str | None:
     kind = type_of(value)
     if kind is None or kind in {"function", "custom", "namespace", "mcp"}:
         return kind and f"<{kind}>"
-    return "<hosted>" if kind in HOSTED or is_gateway_type(kind) else UNKNOWN
+    if is_gateway_type(kind):
+        return "<web_search>"
+    return "<hosted>" if kind in HOSTED else UNKNOWN
 
 
 FunctionMember = Annotated[Function, Tag("<function>")]
@@ -180,6 +222,7 @@ AnyTool = Annotated[
     | CustomMember
     | Annotated[Namespace, Tag("<namespace>")]
     | Annotated[Mcp, Tag("<mcp>")]
+    | Annotated[WebSearch, Tag("<web_search>")]
     | Annotated[Hosted, Tag("<hosted>")],
     Discriminator(tool_tag),
 ]
