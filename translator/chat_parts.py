@@ -91,8 +91,10 @@ def refuse_part(part: Part, at: str, *, only_text: bool) -> None:
     elif kind == "input_file":
         held = part.get("file_data") or part.get("file_id")
         fault = "" if held else "a file is sent by its 'file_data'"
+    elif kind in PASSED:
+        fault = "" if isinstance(part.get(kind), dict) else f"it has no {kind!r} object"
     else:
-        fault = "" if kind in PASSED else "Chat Completions has no such content"
+        fault = "Chat Completions has no such content"
     if fault:
         raise RequestError(
             f"The upstream of this model speaks Chat Completions, and cannot take {at!r}: {fault}.",

@@ -147,3 +147,9 @@ def test_only_users_show_images(role):
 def test_lines_are_joined_without_a_gap():
     assert joined([]) == ""
     assert joined(["", "a", "", "b\n", "c"]) == "a\nb\nc"
+
+
+def test_a_part_without_what_it_is_named_after_is_refused():
+    with pytest.raises(RequestError) as caught:
+        refuse_part({"type": "input_audio", "data": 5}, "input[0].content[0]", only_text=False)
+    assert caught.value.param == "input[0].content[0]"
