@@ -40,9 +40,10 @@ from api.context import Context
 from api.delete import remove
 from api.errors import Json, public, under_way
 from api.history import history
+from api.idempotency import Idempotency, idempotency
 from api.query import flag
 from api.references import resolved
-from api.snapshot import response_of
+from api.snapshot import current, response_of
 from api.stream import EventStream, Pace
 from api.turns import Turns
 from api.unstored import ReaderLease
@@ -51,6 +52,7 @@ from streams.hub import Reader
 from streams.opening import Refusal
 from streams.scripts import responses
 from streams.scripts.call import Call
+from streams.scripts.refused import Reason, Refused
 from streams.scripts.responses import Created
 from translator.declarations import declared
 from translator.outbound import check, upstream_body
@@ -86,9 +88,8 @@ class Begun:
     """A response that exists now, with its first reader."""
 
     rid: str
-    created_ms: int
-    entry: RequestEntry | None
-    """What the answer is made from where it is given out before there is any event."""
+    shown: dict[str, Any] | None
+    """The answer, where it is given out before there is any event."""
     reader: Reader
     lease: ReaderLease | None
     opens: bool
@@ -132,8 +133,9 @@ class Create:
             await self._turns.mine()
             large = len(raw) > ASIDE_BYTES
             asked = await self._aside.run(functools.partial(parse, raw), large=large)
+            repeated = idempotency(request, raw)
             del raw  # a large one need not be held while the response runs
-            begun = await self._begin(tenant, asked, large=large)
+            begun = await self._begin(tenant, asked, repeated, large=large)
         except RespoolError as error:
             metrics.count("responses_refused_total", status=str(public(error).status))
             raise
@@ -144,8 +146,10 @@ class Create:
             begun.reader.close()
             raise
 
-    async def _begin(self, tenant: str, asked: CreateRequest, *, large: bool) -> Begun:
-        """Everything up to the moment from which the response runs on by itself."""
+    async def _begin(
+        self, tenant: str, asked: CreateRequest, repeated: Idempotency | None, *, large: bool
+    ) -> Begun:
+        """Everything up to the moment from which the response runs on by itself; or the response that a repeat joins."""
         upstream = self._upstreams.resolve(asked.model)
         if upstream is None:
             raise RequestError(
@@ -164,19 +168,55 @@ class Create:
             or heavier(earlier, ASIDE_BYTES)
             or (asked is not given and heavier(asked.input, ASIDE_BYTES))
         )
-        written = await self._aside.run(
-            lambda: self._written(rid, tenant, asked, earlier, upstream), large=large
-        )
+
+        async def write(rid: str) -> Written:
+            return await self._aside.run(
+                lambda: self._written(rid, tenant, asked, earlier, upstream), large=large
+            )
+
+        written = await write(rid)
+        if repeated is not None:
+            first = await repeated.bound(self._store, tenant, rid, ttl_s=self._kept_s(asked))
+            if first != rid:
+                joined = await self._join(first, asked)
+                if joined is not None:
+                    return joined
+                rid, written = first, await write(first)
         call = self._call(rid, tenant, asked, written)
         lease = None if asked.store else ReaderLease(self._store, rid, self._settings.grace_s)
         # The reader comes before the work: what is handed over in this process then finds it.
         reader = self._store.hub.open(rid, -1)
         try:
             created = await self._write(rid, call, opens=written.body is not None)
+        except Refused as refusal:
+            reader.close()
+            if repeated is None or refusal.reason is not Reason.EXISTS:
+                raise
+            joined = await self._join(rid, asked)  # another repeat has made it meanwhile
+            if joined is None:
+                raise
+            return joined
         except BaseException:
             reader.close()
             raise
-        return Begun(rid, created, written.shown, reader, lease, opens=written.body is not None)
+        shown = written.shown and template(written.shown, created // 1000)
+        return Begun(rid, shown, reader, lease, opens=written.body is not None)
+
+    async def _join(self, rid: str, asked: CreateRequest) -> Begun | None:
+        """The response that was made for the same key and body; None if it is not there."""
+        store = self._store
+        state = await store.logs.state(rid)
+        if state is None:
+            return None
+        metrics.count("responses_joined_total")
+        shown = await current(store.logs, rid, done=state.done) if at_once(asked) else None
+        lease = None if asked.store else ReaderLease(store, rid, self._settings.grace_s)
+        return Begun(rid, shown, store.hub.open(rid, -1), lease, opens=state.round == 1)
+
+    def _kept_s(self, asked: CreateRequest) -> float:
+        """How long a response may be there at most."""
+        keep_s = self._settings.retention_s if asked.store else self._settings.grace_s
+        return self._settings.max_run_s + keep_s
 
     def _written(
         self,
@@ -248,9 +288,9 @@ class Create:
         self, request: Request, asked: CreateRequest, begun: Begun, *, ids: bool
     ) -> Response:
         """Background: at once. Else when the upstream has spoken (stream) or the response has ended (blocking)."""
-        if begun.entry is not None:
+        if begun.shown is not None:
             begun.reader.close()
-            return Json(template(begun.entry, begun.created_ms // 1000))
+            return Json(begun.shown)
         if not asked.stream:
             frame = await self._attended(request, begun, lambda: terminal(begun.reader, begun.rid))
             response = response_of(frame.data)

@@ -13,9 +13,12 @@ hence one script may touch them all; work hints, the due set and the channels ar
 | `ns:{rid}:jobs`    | hash    | with `st`, at most until the terminal commit                             |
 | `ns:work:<kind>`   | stream  | WORK_TTL_MS, renewed on use                                              |
 | `ns:due`           | zset    | DUE_TTL_MS, renewed on use                                               |
+| `ns:idem:<hash>`   | string  | as long as the response may: run + retention                             |
 | `ns:{rid}:bell:in` | channel | a channel holds nothing                                                  |
 | `ns:{rid}:bell:out`| channel |                                                                          |
 """
+
+import hashlib
 
 WORK_KINDS = ("rounds", "translate", "tools")
 
@@ -65,6 +68,11 @@ class Keys:
     def bell_out(self, rid: str) -> str:
         """The channel that rings when the output log grew."""
         return f"{self._prefix}{rid}}}:bell:out"
+
+    def idempotency(self, tenant: str, key: str) -> str:
+        """What a tenant's Idempotency-Key stands for. What the client wrote is hashed: it may hold anything."""
+        digest = hashlib.blake2b(f"{tenant}\0{key}".encode(), digest_size=16).hexdigest()
+        return f"{self.ns}:idem:{digest}"
 
     def work(self, kind: str) -> str:
         """The stream of hints "this response wants work of this kind"."""

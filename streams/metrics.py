@@ -18,6 +18,7 @@ NAMES: Final = {
     # api
     "requests_total": "HTTP requests answered, by route and status.",
     "responses_created_total": "Responses created, by mode (stream, blocking, background).",
+    "responses_joined_total": "Creates that were repeats of one before, by their Idempotency-Key.",
     "responses_refused_total": "Creates refused before a response existed, by status.",
     "readers": "Clients that read a stream now.",
     # ingest

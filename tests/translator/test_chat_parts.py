@@ -12,7 +12,7 @@ from tests.translator.bodies import (
     sent_chat,
     user,
 )
-from translator.chat_parts import joined
+from translator.chat_parts import joined, refuse_part
 from translator.protocol.errors import RequestError
 
 PNG = "data:image/png;base64,QUFBQQ=="

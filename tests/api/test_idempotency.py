@@ -1,0 +1,141 @@
+"""A create that is repeated with its Idempotency-Key joins the response of the first."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from api.idempotency import MAX_CHARS
+from streams.scripts.idempotency import bind
+from tests.api.gateway import DONE, Gateway, Reply, running
+from tests.ingest.server import End, text_stream
+
+
+async def create(gateway: Gateway, key: str = "k-1", headers: Any = (), **fields: Any) -> Reply:
+    body = {"model": "m", "input": "hi", **fields}
+    asked = {"Idempotency-Key": key, **dict(headers)}
+    return await gateway.ask("POST", "/v1/responses", body, headers=asked)
+
+
+def requests_of(gateway: Gateway) -> int:
+    return len(gateway.upstream.requests)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_repeat_gets_the_same_response_and_the_model_is_asked_once(
+    gateway: Gateway, stream: bool
+) -> None:
+    gateway.upstream.play(*text_stream("a"))
+    first = await create(gateway, stream=stream)
+    again = await create(gateway, stream=stream)
+    assert (first.status, again.status) == (200, 200)
+    assert first.body == again.body
+    assert requests_of(gateway) == 1
+
+
+async def test_repeats_that_come_at_once_are_one_response(gateway: Gateway) -> None:
+    gateway.upstream.play(*text_stream("a"))
+    replies = await asyncio.gather(*(create(gateway, stream=True) for _ in range(8)))
+    assert {reply.body for reply in replies} == {replies[0].body}
+    assert replies[0].frames[-1] == DONE
+    assert requests_of(gateway) == 1
+
+
+async def test_a_repeat_joins_a_response_that_runs(gateway: Gateway) -> None:
+    gateway.upstream.play(*text_stream("a", "b")[:4], End.HANG)
+    body = {"model": "m", "input": "hi", "stream": True}
+    headers = {"Idempotency-Key": "k"}
+    async with (
+        gateway.live("POST", "/v1/responses", body, headers=headers) as one,
+        gateway.live("POST", "/v1/responses", body, headers=headers) as other,
+    ):
+        await one.until(b"output_text.delta")
+        await other.until(b"output_text.delta")
+        assert one.rid == other.rid
+    assert requests_of(gateway) == 1
+
+
+async def test_a_repeated_background_create_tells_how_far_it_is(gateway: Gateway) -> None:
+    gateway.upstream.play(*text_stream("a"))
+    first = (await create(gateway, background=True)).json
+    assert first["status"] == "queued"
+    await gateway.until(first["id"], "completed")
+    again = (await create(gateway, background=True)).json
+    assert (again["id"], again["status"]) == (first["id"], "completed")
+
+
+async def test_another_body_under_the_key_is_refused(gateway: Gateway) -> None:
+    gateway.upstream.play(*text_stream("a"))
+    assert (await create(gateway)).status == 200
+    reply = await create(gateway, input="else")
+    assert reply.status == 400
+    assert reply.error["code"] == "idempotency_key_reused"
+    assert "k-1" not in reply.error["message"]
+    assert requests_of(gateway) == 1
+
+
+async def test_without_a_key_nothing_is_joined(gateway: Gateway) -> None:
+    gateway.upstream.play(*text_stream("a"))
+    one, other = await gateway.create(), await gateway.create()
+    assert one.json["id"] != other.json["id"]
+
+
+@pytest.mark.parametrize("key", ["", "x" * (MAX_CHARS + 1)])
+async def test_a_key_that_is_none_is_refused(gateway: Gateway, key: str) -> None:
+    assert (await create(gateway, key=key)).status == 400
+
+
+async def test_a_request_that_is_refused_leaves_its_key_free(gateway: Gateway) -> None:
+    gateway.upstream.play(*text_stream("a"))
+    shell = [{"type": "shell"}]
+    assert (await create(gateway, tools=shell)).status == 400
+    assert (await create(gateway)).status == 200
+
+
+async def test_what_the_upstream_refused_may_be_tried_again(gateway: Gateway) -> None:
+    gateway.upstream.play(b'{"error": {"message": "slow down"}}', status="429 Too Many Requests")
+    gateway.upstream.play(*text_stream("a"))
+    assert (await create(gateway)).status == 429
+    assert (await create(gateway)).status == 200
+    assert requests_of(gateway) == 2
+
+
+async def test_a_key_whose_response_was_never_made_makes_it_under_the_same_id(
+    gateway: Gateway,
+) -> None:
+    gateway.upstream.play(*text_stream("a"))
+    first = await create(gateway)
+    rid = first.json["id"]
+    await gateway.ask("DELETE", f"/v1/responses/{rid}")
+    replies = await asyncio.gather(*(create(gateway) for _ in range(4)))
+    assert {reply.json["id"] for reply in replies} == {rid}
+    assert requests_of(gateway) == 2
+
+
+async def test_each_tenant_has_its_own_keys(store, upstream) -> None:
+    keys = {"key-a": "a", "key-b": "b"}
+    upstream.play(*text_stream("a"))
+    async with running(store, upstream, api_keys=keys) as gateway:
+        one = await create(gateway, headers={"authorization": "Bearer key-a"})
+        other = await create(gateway, headers={"authorization": "Bearer key-b"}, input="else")
+        assert (one.status, other.status) == (200, 200)
+        assert one.json["id"] != other.json["id"]
+
+
+async def test_a_key_lives_as_long_as_its_response_may(gateway: Gateway) -> None:
+    gateway.upstream.play(*text_stream("a"))
+    await create(gateway)
+    (key,) = await gateway.store.connections.command("KEYS", f"{gateway.store.keys.ns}:idem:*")
+    settings = gateway.context.settings
+    left_ms = await gateway.store.connections.command("PTTL", key)
+    assert 0 < left_ms <= (settings.max_run_s + settings.retention_s) * 1000
+    assert b"k-1" not in key
+
+
+async def test_two_that_bind_a_key_agree(store) -> None:
+    def binding(rid: str, digest: str) -> Any:
+        return store.writer.do(bind(store.keys, "t", "k", rid=rid, digest=digest, ttl_ms=60_000))
+
+    first, second = await asyncio.gather(binding("resp_a", "d1"), binding("resp_b", "d2"))
+    assert first == second
+    assert (first.rid, first.digest) in {("resp_a", "d1"), ("resp_b", "d2")}
