@@ -32,15 +32,15 @@ async def history(logs: Logs, tenant: str, previous_id: str | None) -> list[dict
             f"The previous response cannot be continued: its status is '{state.status}'.",
             param=PARAM,
         )
-    entry = await logs.read_request(previous_id)
-    if entry is None:
-        raise _not_found(previous_id)
     try:
-        last = await terminal_frame(logs, previous_id)
+        entry = await logs.read_request(previous_id)
+        last = await terminal_frame(logs, previous_id) if entry else None
     except LogLost:
         raise RequestError(
             "The events of the previous response are no longer available.", param=PARAM
         ) from None
+    if entry is None or last is None:
+        raise _not_found(previous_id)
     output = response_of(last.data)["output"]
     return history_of(entry, await with_results(logs, previous_id, state.results, output))
 

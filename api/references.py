@@ -79,8 +79,8 @@ async def items_of(logs: Logs, tenant: str, response_id: str) -> list[Item]:
     state = await find(logs, tenant, response_id)
     if state is None or state.status not in CONTINUABLE:
         return []
-    entry = await logs.read_request(response_id)
     try:
+        entry = await logs.read_request(response_id)
         last = await terminal_frame(logs, response_id)
     except LogLost:
         return []

@@ -33,6 +33,11 @@ def milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
+def seal_after_ms(settings: Settings) -> int:
+    """From a response's end to its sealing; 0: never."""
+    return milliseconds(settings.seal_after_s) if settings.seal_after_s else 0
+
+
 def round_limits(settings: Settings) -> RoundLimits:
     """What bounds a round."""
     return RoundLimits(
@@ -50,6 +55,7 @@ def translate_limits(settings: Settings) -> TranslateLimits:
         retention_ms=milliseconds(settings.retention_s),
         grace_ms=milliseconds(settings.grace_s),
         max_out_bytes=settings.max_response_bytes,
+        seal_after_ms=seal_after_ms(settings),
     )
 
 
@@ -123,7 +129,7 @@ class Crew:
         if Role.TRANSLATE in roles:
             self._translate = Translate(store, translate_limits(settings))
         elif Role.TOOLS in roles:
-            self._sweeper = Sweeper(store, lease_ms=lease_ms)
+            self._sweeper = Sweeper(store, lease_ms=lease_ms, seal_after_ms=seal_after_ms(settings))
         if Role.TOOLS in roles:
             self._tools = Tools(store, Registry(tool_settings(settings)), tool_limits(settings))
         self._stack = AsyncExitStack()

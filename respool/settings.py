@@ -157,7 +157,7 @@ class Settings(BaseSettings):
     drain_s: Annotated[float, Field(ge=0, le=86400)] = 8.0
     retention_s: Seconds = 86400.0
     grace_s: Seconds = 10.0
-    seal_after_s: Seconds = 300.0
+    seal_after_s: Annotated[float, Field(ge=0, le=10 * 365 * 86400, allow_inf_nan=False)] = 300.0
     # Proxies cut a silent connection after 60 s; every 10 to 15 s is what clients are used to.
     heartbeat_s: Seconds = 12.0
     sse_ids: bool = False

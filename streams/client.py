@@ -10,7 +10,7 @@ throughput, and a retry inside the client repeats writes that nobody checks. Eve
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
@@ -39,6 +39,9 @@ MAX_CONNECTIONS = 8
 
 SENTINEL_PORT = 26379
 """Where sentinels listen when nothing is said."""
+
+PIECE_BYTES = 256 * 1024
+"""Of a large command that is written at once: a fraction of a ms."""
 
 READ_LIMIT = 2**20
 """Bytes read from a socket at once: a page of frames in one or two turns of the event loop."""
@@ -90,6 +93,15 @@ class Link:
             connection = await self.open()
         await connection.send_packed_command([pack(command) for command in commands])
 
+    async def send_large(self, command: Command) -> None:
+        """Write one command that is large, a piece a turn of the event loop; the caller must `read` its reply."""
+        connection = await self.open()
+        for piece in pieces(command):
+            if not connection.is_connected:  # redis-py would send the rest over a new one
+                raise ConnectionResetError("the connection is closed")
+            await connection.send_packed_command([piece])  # type: ignore[list-item]  # any buffer will do
+            await asyncio.sleep(0)
+
     async def read(self) -> Any:
         """The next reply or message, however long it takes; an error reply is raised as ResponseError."""
         connection = self._connection
@@ -113,6 +125,17 @@ def pack(command: Command) -> bytes:
     """The wire form of a command."""
     wire: Any = hiredis.pack_command(tuple(command))  # type: ignore[arg-type]  # a stub for one-tuples
     return cast("bytes", wire)
+
+
+def pieces(command: Command) -> Iterator[bytes | memoryview]:
+    """The wire form of a command, at most PIECE_BYTES at a time of an argument; nothing of it is copied."""
+    yield b"*%d\r\n" % len(command)
+    for arg in command:
+        data = arg if isinstance(arg, bytes) else str(arg).encode()
+        yield b"$%d\r\n" % len(data)
+        view = memoryview(data)
+        yield from (view[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES))
+        yield b"\r\n"
 
 
 class Connections:

@@ -4,6 +4,7 @@ StoreError (translator.protocol.errors)
 ├── StoreAway     Redis cannot be reached, or not within the writer's bound
 ├── Gone          the response was deleted or has expired, also under a reader
 └── LogLost       its state says that there is more than the log still holds: a hole, never to be skipped
+    └── SealDamaged   the packed logs are not what was packed
 """
 
 from translator.protocol.errors import StoreError
@@ -24,11 +25,18 @@ class Gone(StoreError):
 
 
 class LogLost(StoreError):
-    """The output log has a hole where its state says that there are frames."""
+    """A log has a hole where its state says that there are frames, or entries."""
 
     code = "log_lost"
 
-    def __init__(self, rid: str, after: int) -> None:
-        super().__init__(f"the output log of {rid!r} has a hole after frame {after}")
+    def __init__(self, rid: str, after: int, *, what: str = "frame") -> None:
+        super().__init__(f"a log of {rid!r} has a hole after {what} {after}")
         self.rid = rid
         self.after = after
+
+
+class SealDamaged(LogLost):
+    """The packed logs cannot be read: bytes are missing or others than were packed, or their version is unknown."""
+
+    def __init__(self, what: str) -> None:
+        StoreError.__init__(self, f"the packed logs are damaged: {what}")

@@ -9,6 +9,7 @@ hence one script may touch them all; work hints, the due set and the channels ar
 | `ns:{rid}:st`      | hash    | run + retention from create; from the terminal commit: retention          |
 | `ns:{rid}:in`      | stream  | with `st`                                                                |
 | `ns:{rid}:out`     | stream  | with `st`                                                                |
+| `ns:{rid}:seal`    | string  | with `st`, from some minutes after the end, in place of `in` and `out`   |
 | `ns:{rid}:sec`     | hash    | with `st`, at most until the terminal commit                             |
 | `ns:{rid}:jobs`    | hash    | with `st`, at most until the terminal commit                             |
 | `ns:work:<kind>`   | stream  | WORK_TTL_MS, renewed on use                                              |
@@ -52,6 +53,10 @@ class Keys:
     def output(self, rid: str) -> str:
         """The output log: public frames, ids `<sequence_number>-1`."""
         return f"{self._prefix}{rid}}}:out"
+
+    def seal(self, rid: str) -> str:
+        """Both logs of a finished response, packed: it takes their place."""
+        return f"{self._prefix}{rid}}}:seal"
 
     def secrets(self, rid: str) -> str:
         """What tool workers need to know and nobody may see; gone at the terminal frame."""

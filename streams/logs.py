@@ -1,22 +1,29 @@
 """Reading the two logs and the state of a response.
 
-Called by the translate worker (refold), ingest (the round's body), api (retrieve, input items) and the hub. Reads go
-through a `Writer` of their own, so that those of all responses share round trips too.
+Called by the translate worker (refold), ingest (the round's body), api (retrieve, input items), the hub and the sealer.
+Reads go through a `Writer` of their own, so that those of all responses share round trips too. Logs that are packed by
+then read the same (`streams.archive`): a read that finds nothing tells in the same step whether the log is packed, so a
+sealing between two pages is seen, and never taken for an end or a loss.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, cast
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
 
+from streams.archive import Archive
 from streams.keys import Keys
 from streams.scripts import outputs
 from streams.scripts.call import Call
-from streams.scripts.entry import entry_of
-from streams.scripts.outputs import Frame, Page
+from streams.scripts.inputs import InputPage, follow_input, read_input
+from streams.scripts.outputs import PAGE_BYTES, Frame, Page
+from streams.scripts.refused import Refused
 from streams.writer import Writer
 from translator.protocol.entries import Entry, RequestEntry
 from translator.protocol.errors import RespoolError
 from translator.protocol.json import loads
+
+T = TypeVar("T")
 
 PAGE = 200
 """Entries a read, by default: a few ms of the event loop for parsing, tens of KB in memory."""
@@ -50,6 +57,10 @@ class State:
     digest: str
     out_bytes: int
     done: bool
+    ended: int
+    """When the terminal frame was committed; 0 before, or where older code committed it."""
+    sealed: bool
+    """Both logs are packed."""
     cancelled: bool
     reader: int
     jobs: int
@@ -59,15 +70,18 @@ class State:
 
 
 class Logs:
-    """Reads of one deployment."""
+    """Reads of one deployment. Whether a response's logs are packed is seen here, and nowhere above."""
 
     def __init__(self, keys: Keys, reads: Writer) -> None:
         self._keys = keys
         self._reads = reads
+        self._archive = Archive(keys, reads)
+        self._looking: set[asyncio.Task[None]] = set()
+        """Callbacks' reads of packed logs; each leaves when it has answered."""
 
     async def read_input(self, rid: str, after_n: int, count: int = PAGE) -> list[Entry]:
-        """Entries after number `after_n`, at most `count`; empty also where the response is gone."""
-        return await self._reads.do(read_input(self._keys, rid, after_n, count))
+        """Entries after number `after_n`, at most `count` or PAGE_BYTES; empty also where the response is gone."""
+        return await self._input(rid, after_n, count, PAGE_BYTES)
 
     def request_input(
         self,
@@ -76,8 +90,39 @@ class Logs:
         count: int,
         on_reply: Callable[[list[Entry] | RespoolError], None],
     ) -> None:
-        """`read_input` with a callback."""
-        self._reads.submit(read_input(self._keys, rid, after_n, count), on_reply)
+        """`read_input` with a callback; a page shorter than `count` is the end of a log, since nothing else bounds it.
+
+        This is how live logs are followed, so it asks for the entries alone. Only where there are none it asks again, for
+        the state as well: what is packed stays packed, so a log that was packed before is found to be so now.
+        """
+
+        def replied(reply: list[Entry] | RespoolError) -> None:
+            if reply == []:
+                self._look(self._input(rid, after_n, count, 0), on_reply)
+            else:
+                on_reply(reply)
+
+        self._reads.submit(follow_input(self._keys, rid, after=after_n, count=count), replied)
+
+    async def _input(self, rid: str, after_n: int, count: int, most_bytes: int) -> list[Entry]:
+        call = read_input(self._keys, rid, after=after_n, count=count, most_bytes=most_bytes)
+        return await self._entries(rid, after_n, count, await self._reads.do(call))
+
+    async def _entries(self, rid: str, after_n: int, count: int, page: InputPage) -> list[Entry]:
+        """The entries of a page, wherever they are."""
+        if not page.sealed:
+            return page.entries
+        found: list[Entry] = []
+        try:
+            while len(found) < count:  # a page of the archive ends with its chapter
+                at = after_n + len(found)
+                more = await self._archive.entries(rid, at, count - len(found))
+                if not more:
+                    break
+                found += more
+        except Refused:
+            return []  # it went after its state was read
+        return found
 
     async def read_request(self, rid: str) -> RequestEntry | None:
         """The first entry, or None where the response is gone."""
@@ -86,20 +131,55 @@ class Logs:
 
     async def read_output(self, rid: str, after_seq: int, count: int = PAGE) -> Page:
         """Frames after `after_seq` (-1: from the start) with the state. Refused MISSING; LogLost at a hole."""
-        return await self._reads.do(
-            outputs.read_output(self._keys, rid, after=after_seq, count=count)
-        )
+        call = outputs.read_output(self._keys, rid, after=after_seq, count=count)
+        return await self._page(rid, after_seq, count, await self._reads.do(call))
 
     def request_output(
         self, rid: str, after_seq: int, count: int, on_reply: Callable[[Page | RespoolError], None]
     ) -> None:
         """`read_output` with a callback."""
+
+        def replied(reply: Page | RespoolError) -> None:
+            if isinstance(reply, Page) and reply.sealed:
+                self._look(self._page(rid, after_seq, count, reply), on_reply)
+            else:
+                on_reply(reply)
+
         call = outputs.read_output(self._keys, rid, after=after_seq, count=count)
-        self._reads.submit(call, on_reply)
+        self._reads.submit(call, replied)
+
+    async def _page(self, rid: str, after_seq: int, count: int, page: Page) -> Page:
+        """A page with its frames, wherever they are."""
+        if not page.sealed or after_seq >= page.seq:
+            return page
+        return replace(page, frames=await self._archive.frames(rid, after_seq, count))
 
     async def last_frame(self, rid: str) -> Frame | None:
         """The last committed frame: of a finished response the terminal one."""
-        return await self._reads.do(last_frame(self._keys, rid))
+        last = await self._reads.do(outputs.last_frame(self._keys, rid))
+        if last.sealed_seq is None:
+            return last.frame
+        try:
+            return (await self._archive.frames(rid, last.sealed_seq - 1, 1))[0]
+        except Refused:
+            return None  # it went after its state was read
+
+    def _look(
+        self, work: Coroutine[Any, Any, T], on_reply: Callable[[T | RespoolError], None]
+    ) -> None:
+        """Do for a callback what takes more than one exchange."""
+
+        async def look() -> None:
+            result: T | RespoolError
+            try:
+                result = await work
+            except RespoolError as error:
+                result = error
+            on_reply(result)
+
+        task = asyncio.get_running_loop().create_task(look())
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
 
     async def state(self, rid: str) -> State | None:
         """The state hash, or None where the response is gone."""
@@ -118,25 +198,6 @@ class Logs:
 
 def _now(reply: Any) -> int:
     return int(reply[0]) * 1000 + int(reply[1]) // 1000
-
-
-def read_input(keys: Keys, rid: str, after_n: int, count: int) -> Call[list[Entry]]:
-    """Entries of an input log by number."""
-    where = (f"{after_n + 1}-1", "+", "COUNT", count)
-    return Call(rid, None, ("XRANGE", keys.input(rid)), where, _entries)
-
-
-def _entries(reply: Any) -> list[Entry]:
-    return [entry_of(raw) for raw in reply]
-
-
-def last_frame(keys: Keys, rid: str) -> Call[Frame | None]:
-    """The last frame of an output log."""
-    return Call(rid, None, ("XREVRANGE", keys.output(rid)), ("+", "-", "COUNT", 1), _last_frame)
-
-
-def _last_frame(reply: Any) -> Frame | None:
-    return outputs.frame_of(reply[0]) if reply else None
 
 
 def state(keys: Keys, rid: str) -> Call[State | None]:
@@ -170,9 +231,11 @@ def _state(reply: Any) -> State | None:
         digest=h[b"digest"].decode(),
         out_bytes=int(h[b"out_bytes"]),
         done=h[b"done"] == b"1",
+        ended=int(h.get(b"ended", 0)),
+        sealed=b"sealed" in h,
         cancelled=h[b"cancel"] == b"1",
         reader=int(h[b"reader"]),
-        jobs=int(h.get(b"jobs", 0)),  # a response may be older than this code
+        jobs=int(h.get(b"jobs", 0)),  # a response may be older than this code, here and above
         results=_results(h.get(b"results", b"").decode()),
     )
 

@@ -47,6 +47,12 @@ NAMES: Final = {
     # sweep
     "sweeps_total": "Looks at responses whose time had come.",
     "sweep_actions_total": "What the sweeper did, by action.",
+    # seal
+    "responses_sealed_total": "Responses whose logs were packed here.",
+    "seals_failed_total": "Sealings given up or put off, by reason; the logs live on.",
+    "sealed_log_bytes_total": "Data of the logs that were packed here.",
+    "sealed_packed_bytes_total": "What they were packed into.",
+    "seals_damaged_total": "Packed logs that could not be read.",
     # streams (see streams/figures.py)
     "writer_pending_bytes": "Bytes of writes that have no reply yet.",
     "writer_pipelines": "Pipelines sent by the group-commit writer since the start.",

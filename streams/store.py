@@ -27,12 +27,16 @@ DRAIN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The parts. Writes go through `writer`, reads through `logs` and `hub`."""
+    """The parts. Writes go through `writer`, reads through `logs` and `hub`.
+
+    `bulk` is for writes so large that no other should wait behind them on its connection.
+    """
 
     keys: Keys
     connections: Connections
     writer: Writer
     reads: Writer
+    bulk: Writer
     logs: Logs
     work: Work
     due: Due
@@ -50,6 +54,7 @@ class Store:
         connections = await connect(url)
         writer = Writer(connections, retry_for_s=retry_for_s)
         reads = Writer(connections, retry_for_s=retry_for_s)
+        bulk = Writer(connections, retry_for_s=retry_for_s)
         logs = Logs(keys, reads)
         handover = Handover()
         doorbell = Doorbell(connections)
@@ -59,6 +64,7 @@ class Store:
             connections=connections,
             writer=writer,
             reads=reads,
+            bulk=bulk,
             logs=logs,
             work=work,
             due=Due(keys, writer),
@@ -69,7 +75,7 @@ class Store:
         failure: Exception | None = None
         try:
             async with anyio.create_task_group() as group:
-                for loop in (writer.run, reads.run, doorbell.run, store.hub.run):
+                for loop in (writer.run, reads.run, bulk.run, doorbell.run, store.hub.run):
                     group.start_soon(loop)
                 try:
                     yield store

@@ -152,7 +152,10 @@ class Writer:
                 exchange.flights.append(deque(batch))
                 self.pipelines += 1
                 limit.reschedule(loop.time() + ANSWER_TIMEOUT_S)
-                await self._link.send([call.command for call, _ in batch])
+                if len(batch) == 1 and batch[0][0].size > MAX_PIPELINE_BYTES:
+                    await self._link.send_large(batch[0][0].command)
+                else:
+                    await self._link.send([call.command for call, _ in batch])
             if not exchange.flights:
                 return
             try:

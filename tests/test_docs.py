@@ -148,7 +148,7 @@ def test_every_key_is_documented():
     keys = Keys("ns")
     real = {
         *(call("{rid}") for call in (keys.state, keys.input, keys.output)),
-        *(call("{rid}") for call in (keys.secrets, keys.jobs)),
+        *(call("{rid}") for call in (keys.seal, keys.secrets, keys.jobs)),
         *(keys.bell_in("{rid}"), keys.bell_out("{rid}"), keys.due),
         *(keys.work(kind) for kind in ("rounds", "translate", "tools")),
         re.sub("[0-9a-f]{32}", "<hash>", keys.idempotency("tenant", "key")),

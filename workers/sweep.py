@@ -1,9 +1,9 @@
 """The sweeper: sees to it that every response reaches its end, whatever process died (invariant 7).
 
-In: the due set, in which every response stands that is not finished. Out: work offered again, dead
-attempts ended as lost, failed results for calls whose tool worker died, cancels for what is past its
-deadline or has lost its readers. Called by `workers.role`; any number may run, each takes other
-responses, and all that they do may be repeated.
+In: the due set, in which every response stands that is not finished, or not yet sealed. Out: work
+offered again, dead attempts ended as lost, failed results for calls whose tool worker died, cancels for
+what is past its deadline or has lost its readers, finished responses for the sealer. Called by
+`workers.role`; any number may run, each takes other responses, and all that they do may be repeated.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from streams.scripts.tools import expire_tools
 from streams.store import Store
 from translator.protocol.entries import Entry, Kind
 from translator.protocol.errors import StoreError
+from workers.seal import Sealer
 from workers.verdict import Action, judge
 
 log = logging.getLogger(__name__)
@@ -37,13 +38,22 @@ MISSING_LOOK_MS: Final = 5_000
 class Sweeper:
     """One per process of the translate role."""
 
-    def __init__(self, store: Store, *, lease_ms: int) -> None:
+    def __init__(self, store: Store, *, lease_ms: int, seal_after_ms: int = 0) -> None:
+        """`seal_after_ms`: from a response's end to its sealing; 0: never."""
         self._store = store
         self._lease_ms = lease_ms
+        self._seal_after_ms = seal_after_ms
+        self._sealer = Sealer(store)
         self._missing: dict[str, int] = {}  # when a response was first not there; left by `_gone`
 
     async def run(self) -> None:
-        """Sweep until cancelled; trouble with the store ends a turn, never the sweeper."""
+        """Sweep and seal until cancelled; a long sealing never holds up a look."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._sealer.run())
+            group.create_task(self._sweep())
+
+    async def _sweep(self) -> None:
+        """Trouble with the store ends a turn, never the sweeper."""
         while True:
             try:
                 found = await self.turn()
@@ -72,7 +82,7 @@ class Sweeper:
                 await self._gone(rid, now)
                 return
             self._missing.pop(rid, None)
-            verdict = judge(state, now, self._lease_ms)
+            verdict = judge(state, now, self._lease_ms, seal_after_ms=self._seal_after_ms)
             next_at = verdict.next_at
             for action in verdict.actions:
                 metrics.count("sweep_actions_total", action=action)
@@ -91,6 +101,8 @@ class Sweeper:
         match action:
             case Action.DROP:
                 await store.due.drop(rid)
+            case Action.SEAL:
+                self._sealer.take(rid, state)
             case Action.DEADLINE | Action.ABANDONED:
                 found = await store.writer.do(cancel(store.keys, rid, reason=action))
                 if found.entry is not None:
@@ -102,15 +114,20 @@ class Sweeper:
             case Action.OFFER_ROUND:
                 store.work.offer("rounds", rid)
             case Action.TOOLS:
-                expired = await store.writer.do(expire_tools(store.keys, rid))
-                if expired.entries:
-                    store.handover.publish_input(rid, expired.entries)
-                if expired.free:
-                    store.work.offer("tools", rid)
-                return expired.next_at
+                return await self._look_after_tools(rid)
             case Action.OFFER_TRANSLATE:
                 store.work.offer("translate", rid)
         return 0
+
+    async def _look_after_tools(self, rid: str) -> int:
+        """Failed results for calls that nobody will end; when the next claim runs out, or 0."""
+        store = self._store
+        expired = await store.writer.do(expire_tools(store.keys, rid))
+        if expired.entries:
+            store.handover.publish_input(rid, expired.entries)
+        if expired.free:
+            store.work.offer("tools", rid)
+        return expired.next_at
 
     async def _gone(self, rid: str, now: int) -> None:
         since = self._missing.setdefault(rid, now)

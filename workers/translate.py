@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from streams import metrics
-from streams.scripts.hints import due_drop
+from streams.scripts.hints import due_drop, due_enter
 from streams.scripts.outputs import Alive, CommitResult, Lease, commit
 from streams.scripts.refused import Reason, Refused
 from streams.store import Store
@@ -39,6 +39,8 @@ class TranslateLimits:
     grace_ms: int
     """How long the logs of an unstored response outlive its end."""
     max_out_bytes: int
+    seal_after_ms: int = 0
+    """From a stored response's end to its sealing; 0: never."""
 
 
 class Translation:
@@ -201,7 +203,7 @@ class Translation:
             self._frames += len(batch.frames)
             store.handover.publish_output(self.rid, batch.first_seq, batch.frames, batch.terminal)
         if batch.terminal:
-            self._finish(batch.status)
+            self._finish(batch.status, stored=self._fold.response_is_stored)
             return
         if reply.entry is not None:
             store.handover.publish_input(self.rid, [reply.entry])
@@ -273,14 +275,19 @@ class Translation:
         )
         await store.writer.do(call)
         store.handover.publish_output(rid, last.first_seq, last.frames, True)
-        self._finish("failed")
+        self._finish("failed", stored=state.store)
 
     def _retain_ms(self, *, stored: bool) -> int:
         return self._limits.retention_ms if stored else self._limits.grace_ms
 
-    def _finish(self, status: str) -> None:
+    def _finish(self, status: str, *, stored: bool) -> None:
         metrics.count("responses_ended_total", status=status)
-        self._store.writer.submit(due_drop(self._store.keys, self.rid), _ignore)
+        keys, limits = self._store.keys, self._limits
+        if stored and 0 < limits.seal_after_ms < limits.retention_ms:
+            call = due_enter(keys, self.rid, at=None, after_ms=limits.seal_after_ms)
+        else:
+            call = due_drop(keys, self.rid)
+        self._store.writer.submit(call, _ignore)
         self._close("")
 
     def _close(self, reason: str) -> None:
@@ -302,5 +309,5 @@ class Translation:
 
 
 def _ignore(reply: object) -> None:
-    """Whatever the answer: a sweeper that still finds a finished response drops it."""
+    """Whatever the answer: a sweeper that still finds a finished response drops it, or waits to seal it."""
     del reply

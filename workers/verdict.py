@@ -1,7 +1,7 @@
 """What a response needs from outside, judged by its state alone.
 
-In: the state hash, the server's time, the length of a lease. Out: what the sweeper should do now, and
-when it should look again. Pure; called by `workers.sweep`.
+In: the state hash, the server's time, the length of a lease, the time from an end to its sealing. Out:
+what the sweeper should do now, and when it should look again. Pure; called by `workers.sweep`.
 """
 
 from dataclasses import dataclass, field
@@ -13,6 +13,10 @@ from streams.logs import State
 FIRST_READER_MS: Final = 5_000
 """How long an unstored response may be without a reader at its start: its create is on the way."""
 
+SEAL_AGAIN_MS: Final = 60_000
+"""When a response that is to be sealed is looked at again: several times what the largest takes, and soon enough for one
+that failed."""
+
 SOONEST_MS: Final = 100
 """No response is looked at more often, whatever its state says."""
 
@@ -21,6 +25,7 @@ class Action(StrEnum):
     """One thing to do; the order of the members is the order of doing."""
 
     DROP = "drop"
+    SEAL = "seal"
     DEADLINE = "deadline"
     ABANDONED = "abandoned"
     LOST = "lost"
@@ -37,10 +42,10 @@ class Verdict:
     next_at: int = 0
 
 
-def judge(state: State, now: int, lease_ms: int) -> Verdict:
-    """The verdict on a response that exists."""
+def judge(state: State, now: int, lease_ms: int, *, seal_after_ms: int = 0) -> Verdict:
+    """The verdict on a response that exists. With `seal_after_ms` 0 none is ever sealed."""
     if state.done:
-        return Verdict([Action.DROP])
+        return _judge_ended(state, now, seal_after_ms)
     verdict = Verdict()
     looks = [now + lease_ms]  # whatever is offered now is taken within a lease, or offered again
     _judge_life(state, now, lease_ms, verdict, looks)
@@ -53,6 +58,16 @@ def judge(state: State, now: int, lease_ms: int) -> Verdict:
         looks.append(state.lease)
     verdict.next_at = max(min(looks), now + SOONEST_MS)
     return verdict
+
+
+def _judge_ended(state: State, now: int, seal_after_ms: int) -> Verdict:
+    """Whether it is to be sealed: one that is kept long enough for it, and is not sealed yet."""
+    seal_at = state.ended + seal_after_ms
+    if not seal_after_ms or not state.store or state.sealed or seal_at >= state.expires:
+        return Verdict([Action.DROP])
+    if now < seal_at:
+        return Verdict([], seal_at)
+    return Verdict([Action.SEAL], now + SEAL_AGAIN_MS)
 
 
 def _judge_life(state: State, now: int, lease_ms: int, verdict: Verdict, looks: list[int]) -> None:

@@ -68,7 +68,7 @@ if ARGV[7] ~= '' then redis.call('HSET', KEYS[1], 'status', ARGV[7]) end
 if terminal then
   local expires = now + ARGV[9]
   redis.call('HSET', KEYS[1], 'cur', ARGV[3], 'seq', seq, 'digest', ARGV[5], 'out_bytes', bytes, 'done', 1,
-    'lease', 0, 'ilease', 0, 'expires', expires, 'jobs', 0)
+    'lease', 0, 'ilease', 0, 'expires', expires, 'jobs', 0, 'ended', now)
   redis.call('DEL', KEYS[4], KEYS[5])
   for i = 1, 3 do redis.call('PEXPIREAT', KEYS[i], expires) end
 else

@@ -6,11 +6,12 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local old = redis.call('HMGET', KEYS[1], 'tenant', 'created', 'in')
+local old = redis.call('HMGET', KEYS[1], 'tenant', 'created', 'sealed')
 if old[1] then
-  -- The id is minted at random, so an existing one is this very call repeated: same tenant, same request.
+  -- The id is minted at random, so an existing one is this very call repeated: same tenant, same request (which a
+  -- sealed log no longer shows).
   local first = redis.call('XRANGE', KEYS[2], '1-1', '1-1')[1]
-  if old[1] == ARGV[1] and first and first[2][6] == ARGV[4] then
+  if old[1] == ARGV[1] and (old[3] or first and first[2][6] == ARGV[4]) then
     return {tonumber(old[2]), 1 + tonumber(ARGV[7]), 1}
   end
   return redis.error_reply('REFUSED EXISTS')

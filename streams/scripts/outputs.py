@@ -1,6 +1,6 @@
-"""Typed callers of the scripts around the output log: acquire, commit, heartbeat, release, read_output.
+"""Typed callers of the scripts around the output log: acquire, commit, heartbeat, release, read_output, last_frame.
 
-Called by the translate worker (the first four) and the hub (read_output).
+Called by the translate worker (the first four) and `streams.logs` (the last two).
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ COMMIT = Script("commit")
 HEARTBEAT = Script("heartbeat")
 RELEASE = Script("release")
 READ = Script("read_output")
+LAST = Script("last_frame")
 
 FRAME_OVERHEAD = 12
 """Bytes of framing beside each frame's data, for bounds."""
@@ -76,12 +77,16 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Frames after a sequence number and, of the same moment, the last number, the status and whether it is final."""
+    """Frames after a sequence number and, of the same moment, the last number, the status and whether it is final.
+
+    `sealed`: the logs are packed, so the frames have to be looked for there.
+    """
 
     frames: list[Frame]
     seq: int
     done: bool
     status: str
+    sealed: bool = False
 
 
 def acquire(keys: Keys, rid: str, *, token: str, lease_ms: int) -> Call[Lease]:
@@ -188,15 +193,31 @@ def read_output(keys: Keys, rid: str, *, after: int, count: int) -> Call[Page]:
     """Frames after number `after` with the state of the same moment. Refuses MISSING; raises LogLost at a hole."""
 
     def parse(reply: Any) -> Page:
-        seq, done, status, entries = reply
+        seq, done, status, sealed, entries = reply
         frames = [frame_of(entry) for entry in entries]
-        if seq > after and not (
-            frames and frames[0].seq == after + 1 and frames[-1].seq == after + len(frames)
-        ):
+        whole = frames and frames[0].seq == after + 1 and frames[-1].seq == after + len(frames)
+        if seq > after and not sealed and not whole:
             raise LogLost(rid, after)
-        return Page(frames, seq, done == 1, status.decode())
+        return Page(frames, seq, done == 1, status.decode(), sealed == 1)
 
     return Call(rid, READ, (keys.state(rid), keys.output(rid)), (after, count, PAGE_BYTES), parse)
+
+
+class Last(NamedTuple):
+    """The last frame of an output log; of packed logs only its number."""
+
+    frame: Frame | None
+    sealed_seq: int | None
+
+
+def last_frame(keys: Keys, rid: str) -> Call[Last]:
+    """The last frame, or where to find it; neither where there is none, or no such response."""
+    return Call(rid, LAST, (keys.state(rid), keys.output(rid)), (), _last)
+
+
+def _last(reply: Any) -> Last:
+    sealed, seq, entries = reply
+    return Last(frame_of(entries[0]) if entries else None, seq if sealed else None)
 
 
 def frame_of(entry: Any) -> Frame:

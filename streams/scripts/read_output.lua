@@ -1,9 +1,9 @@
--- Frames after a sequence number together with the state, in one step: an end or an expiry is seen, never mistaken
--- for emptiness.
+-- Frames after a sequence number together with the state, in one step: an end, an expiry or a seal is seen, never
+-- mistaken for emptiness.
 -- KEYS  1 state  2 output log
 -- ARGV  1 after  2 count  3 bytes: past them no further frame, but always one
--- reply {seq, done, status, entries}
-local s = redis.call('HMGET', KEYS[1], 'done', 'seq', 'status')
+-- reply {seq, done, status, sealed, entries}; of packed logs there are none
+local s = redis.call('HMGET', KEYS[1], 'done', 'seq', 'status', 'sealed')
 if not s[1] then return redis.error_reply('REFUSED MISSING') end
 local entries = {}
 if tonumber(s[2]) > tonumber(ARGV[1]) then
@@ -17,4 +17,4 @@ if tonumber(s[2]) > tonumber(ARGV[1]) then
     end
   end
 end
-return {tonumber(s[2]), tonumber(s[1]), s[3], entries}
+return {tonumber(s[2]), tonumber(s[1]), s[3], s[4] and 1 or 0, entries}

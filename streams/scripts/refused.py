@@ -36,6 +36,12 @@ class Reason(StrEnum):
     """The committed cursor is not the one that the caller started from."""
     SEQ = "SEQ"
     """The first frame is not the one after the last committed one."""
+    OPEN = "OPEN"
+    """The terminal frame is not committed yet."""
+    UNSTORED = "UNSTORED"
+    """The response goes with its readers: there is nothing to keep."""
+    CHANGED = "CHANGED"
+    """The logs do not hold as much as was packed."""
     NOTHING = "NOTHING"
     """No job is to be given: all have a result, a live claim, or ran out and must not run again."""
 

@@ -116,6 +116,7 @@ def delete(keys: Keys, rid: str) -> Call[None]:
             keys.output(rid),
             keys.secrets(rid),
             keys.jobs(rid),
+            keys.seal(rid),
         ),
         (keys.bell_in(rid), keys.bell_out(rid)),
         _nothing,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from respool.crew import Crew, Runners, milliseconds
+from respool.crew import Crew, Runners, milliseconds, translate_limits
 from respool.roles import Role
 from respool.settings import load
 from respool.upstreams import Upstreams
@@ -60,3 +60,12 @@ async def test_a_role_takes_the_work_that_is_its_own_until_it_retires(store, rol
 def test_a_time_of_next_to_nothing_is_not_none():
     assert milliseconds(0.0001) == 1
     assert milliseconds(1.5) == 1500
+
+
+@pytest.mark.parametrize(("seconds", "ms"), [(None, 300_000), (0, 0), (0.0001, 1), (2.5, 2_500)])
+@pytest.mark.parametrize("role", [Role.TRANSLATE, Role.TOOLS])
+async def test_whoever_sweeps_seals_after_the_time_that_is_set_or_never(store, role, seconds, ms):
+    settings = load(seal_after_s=seconds)
+    crew = Crew(store, settings, frozenset({role}), Upstreams(settings))
+    sweeper = crew._translate._sweeper if crew._translate else crew._sweeper
+    assert sweeper._seal_after_ms == translate_limits(settings).seal_after_ms == ms

@@ -4,8 +4,9 @@ import secrets
 from typing import Any
 
 from streams.logs import State
-from streams.scripts import outputs, responses, rounds, tools
+from streams.scripts import outputs, responses, rounds, sealing, tools
 from streams.scripts.refused import Reason, Refused
+from streams.sealed import Packer
 from streams.store import Store
 from translator.protocol.entries import Kind
 
@@ -114,6 +115,23 @@ class Rig:
     async def delete(self):
         return await self.do(responses.delete(self.keys, self.rid))
 
+    async def packed(self) -> Packer:
+        """Both logs, packed."""
+        logs, packer = self.store.logs, Packer()
+        said, shown = await self.log(), await logs.read_output(self.rid, -1, 10_000)
+        packer.add(said, shown.frames)
+        return packer
+
+    async def seal(self, packer: Packer | None = None, **changes: Any) -> bool:
+        """Put what was packed in the place of the logs; whether it was there already."""
+        packer = packer or await self.packed()
+        given = {
+            "value": packer.value(),
+            "entries": packer.entries,
+            "frames": packer.frames,
+        } | changes
+        return await self.do(sealing.seal(self.keys, self.rid, **given))
+
     async def keep(self, lease_ms: int = 1_000, grace_ms: int = 1_000):
         return await self.do(
             responses.keep(self.keys, self.rid, lease_ms=lease_ms, grace_ms=grace_ms)
@@ -171,6 +189,7 @@ class Rig:
             await command("HGETALL", keys.state(self.rid)),
             await command("XRANGE", keys.input(self.rid), "-", "+"),
             await command("XRANGE", keys.output(self.rid), "-", "+"),
+            await command("GET", keys.seal(self.rid)),
             await command("HGETALL", keys.secrets(self.rid)),
             await command("HGETALL", keys.jobs(self.rid)),
         ]
@@ -182,6 +201,7 @@ class Rig:
             "st": keys.state(self.rid),
             "in": keys.input(self.rid),
             "out": keys.output(self.rid),
+            "seal": keys.seal(self.rid),
             "sec": keys.secrets(self.rid),
             "jobs": keys.jobs(self.rid),
         }

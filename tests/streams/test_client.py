@@ -1,13 +1,15 @@
 """Connections: URLs, errors, and the traps of redis-py that must stay off."""
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ReadOnlyError, ResponseError
 
-from streams.client import MAX_CONNECTIONS, as_store_error, connect, word_of
+from streams.client import MAX_CONNECTIONS, as_store_error, connect, pack, pieces, word_of
 from streams.faults import StoreAway
+from tests.wait import wait_until
 from translator.protocol.errors import StoreError
 
 
@@ -15,6 +17,33 @@ from translator.protocol.errors import StoreError
 async def test_a_url_of_another_kind_is_refused(url):
     with pytest.raises(ValueError, match="must begin with"):
         await connect(url)
+
+
+@pytest.mark.parametrize("large", [b"", b"x", "\u00fc" * 5, b"0123456789" * 10, 10**30])
+def test_a_command_in_pieces_is_the_same_command(monkeypatch, large):
+    monkeypatch.setattr("streams.client.PIECE_BYTES", 10)
+    command = ("SET", b"k", large, "PX", 5)
+    cut = list(pieces(command))
+    assert b"".join(cut) == pack(command)
+    assert max(map(len, cut)) <= 10
+
+
+async def test_a_connection_that_breaks_between_two_pieces_is_not_made_anew(store, monkeypatch):
+    """What is left of the command would be the beginning of nonsense."""
+
+    def endless(_: object) -> Iterator[bytes]:
+        yield b"*1000000\r\n"
+        while True:
+            yield b"$1\r\nx\r\n"
+
+    monkeypatch.setattr("streams.client.pieces", endless)
+    link = store.connections.link()
+    sending = asyncio.ensure_future(link.send_large(("SET", "k", "v")))
+    await wait_until(lambda: link.connected)
+    await (await link.open()).disconnect(nowait=True)
+    with pytest.raises((ConnectionResetError, RedisConnectionError)):
+        await sending
+    assert not link.connected
 
 
 async def test_replies_are_raw_and_blocking_reads_outlast_any_default(valkey_url):

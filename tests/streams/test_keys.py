@@ -7,8 +7,8 @@ RID = "resp_" + "0" * 32
 
 def test_all_keys_of_a_response_share_its_hash_tag():
     keys = Keys("ns")
-    calls = (keys.state, keys.input, keys.output, keys.secrets, keys.jobs)
-    parts = ("st", "in", "out", "sec", "jobs")
+    calls = (keys.state, keys.input, keys.output, keys.seal, keys.secrets, keys.jobs)
+    parts = ("st", "in", "out", "seal", "sec", "jobs")
     assert [call(RID) for call in calls] == [f"ns:{{{RID}}}:{part}" for part in parts]
 
 

@@ -1,6 +1,6 @@
 """Reads of the input log and the state."""
 
-from streams.logs import entry_of
+from streams.scripts.entry import entry_of
 from tests.wait import wait_until
 from translator.protocol.entries import Entry
 

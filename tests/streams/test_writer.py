@@ -10,7 +10,7 @@ from streams.faults import StoreAway
 from streams.scripts.call import Call, Script
 from streams.scripts.refused import Reason, Refused
 from streams.store import Store
-from streams.writer import MAX_CALL_BYTES, Writer
+from streams.writer import MAX_CALL_BYTES, MAX_PIPELINE_BYTES, Writer
 from tests.streams.proxy import proxied
 from tests.streams.rig import Rig
 from tests.wait import wait_until
@@ -122,6 +122,28 @@ async def test_a_call_that_no_pipeline_takes_is_refused_at_once(store):
     with pytest.raises(LimitPassed):
         await store.writer.do(plain("PING", size=MAX_CALL_BYTES))
     assert store.writer.pending_bytes == 0
+
+
+async def test_a_large_call_is_written_in_pieces_and_stands_in_its_order(store, namespace):
+    key, value = f"{namespace}:large", bytes(range(256)) * (MAX_PIPELINE_BYTES // 200)
+    assert len(value) > MAX_PIPELINE_BYTES
+    calls = [
+        plain("SET", key, value, "PX", 60_000, size=len(value)),
+        plain("APPEND", key, value, size=len(value)),
+        plain("STRLEN", key),
+        plain("GETRANGE", key, len(value) - 2, len(value) + 1),
+    ]
+    replies = await asyncio.gather(*map(store.writer.do, calls))
+    assert replies == [b"OK", 2 * len(value), 2 * len(value), b"\xfe\xff\x00\x01"]
+
+
+async def test_a_large_call_whose_reply_is_lost_is_written_again(behind):
+    proxy, rig = behind
+    await rig.finish(0, 0, b"end")
+    packer = await rig.packed()
+    proxy.losing = 1
+    large = packer.value() + bytes(MAX_PIPELINE_BYTES)
+    assert await rig.seal(packer, value=large) is True, "it was there already"
 
 
 async def test_a_callback_that_raises_is_reported_and_harms_nobody(store):

@@ -3,6 +3,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.ingest.server import Server, serving
+from tests.streams.conftest import elsewhere
+
+__all__ = ["elsewhere"]
 
 
 @pytest.fixture

@@ -15,10 +15,12 @@ from ingest.run import RoundLimits
 from streams.scripts.outputs import Frame
 from streams.store import Store
 from tests.ingest.made import RETENTION_MS, entries
+from tests.wait import wait_until
 from translator.machine import Machine
 from translator.protocol.sse import fields
 from translator.protocol.upstream import Upstream
 from workers.role import Translate
+from workers.seal import Sealer
 from workers.translate import TranslateLimits
 
 LEASE_MS = 1_000
@@ -86,6 +88,20 @@ def types(frames: list[Frame]) -> list[str]:
 
 def payload(frame: Frame) -> dict:
     return orjson.loads(fields(frame.data.strip(b"\n"))[1])
+
+
+async def seal(store: Store, rid: str) -> None:
+    """Have a finished response sealed, as the sweeper does when its time has come."""
+    sealer = Sealer(store)
+    working = asyncio.create_task(sealer.run())
+
+    async def sealed() -> bool:
+        return (await store.logs.state(rid)).sealed
+
+    sealer.take(rid, await store.logs.state(rid))
+    await wait_until(sealed)
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
 
 
 async def lawful(store: Store, rid: str) -> list[Frame]:

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from streams.logs import State
-from workers.verdict import FIRST_READER_MS, SOONEST_MS, Action, judge
+from workers.verdict import FIRST_READER_MS, SEAL_AGAIN_MS, SOONEST_MS, Action, judge
 
 NOW, LEASE = 1_000_000, 10_000
 STATE = State(
@@ -26,6 +26,8 @@ STATE = State(
     digest="",
     out_bytes=1,
     done=False,
+    ended=0,
+    sealed=False,
     cancelled=False,
     reader=0,
     jobs=0,
@@ -96,3 +98,28 @@ def test_the_first_reader_of_an_unstored_response_may_take_a_moment_longer_than_
 def test_calls_that_have_no_result_are_looked_after_until_the_response_is_cancelled():
     assert verdict(jobs=2) == ([Action.TOOLS], NOW + 3_000)
     assert verdict(jobs=2, cancelled=True) == ([], NOW + 3_000)
+
+
+def ended(seal_after_ms: int = 5_000, **changes: object) -> tuple[list[Action], int]:
+    state = replace(STATE, done=True, ended=NOW - 5_000, **changes)  # type: ignore[arg-type]
+    found = judge(state, NOW, LEASE, seal_after_ms=seal_after_ms)
+    return found.actions, found.next_at
+
+
+def test_a_finished_response_is_sealed_when_its_time_has_come_and_looked_at_again():
+    assert ended(5_001) == ([], NOW + 1)
+    assert ended() == ([Action.SEAL], NOW + SEAL_AGAIN_MS)
+    assert ended(sealed=True) == ([Action.DROP], 0)
+
+
+def test_one_that_older_code_ended_is_sealed_at_once():
+    state = replace(STATE, done=True, ended=0)
+    assert judge(state, NOW, LEASE, seal_after_ms=5_000).actions == [Action.SEAL]
+
+
+def test_nothing_is_sealed_that_is_not_kept_so_long_or_is_not_to_be():
+    never = ([Action.DROP], 0)
+    assert ended(0) == never
+    assert ended(store=False) == never
+    assert ended(expires=NOW) == never
+    assert ended(expires=NOW + 1)[0] == [Action.SEAL]

@@ -1,0 +1,6 @@
+-- The last frame of an output log; where its logs are packed, in the same step the number of that frame.
+-- KEYS  1 state  2 output log
+-- reply {sealed, seq, entries}
+local s = redis.call('HMGET', KEYS[1], 'sealed', 'seq')
+if s[1] then return {1, tonumber(s[2]), {}} end
+return {0, -1, redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)}
