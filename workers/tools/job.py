@@ -5,10 +5,12 @@ In: the data of a job (written by `create` and `commit`). Out: a `Job`; and from
 and the tools.
 """
 
+import json
+import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from translator.protocol.json import dumps, loads
+from translator.protocol.json import ESCAPE, dumps, loads, replace_lone
 
 MAX_OUTPUT_BYTES: Final = 2**20
 """What one call may bring (contract.md section 7): several times what fits into a model's context."""
@@ -16,8 +18,8 @@ MAX_OUTPUT_BYTES: Final = 2**20
 MAX_MESSAGE_CHARS: Final = 2_000
 """An error that a server words itself; more is not a sentence any more."""
 
-SHORTEST_SECRET: Final = 6
-"""Shorter values protect nothing, and blanking them out would spoil every text."""
+LONG_INTEGER: Final = re.compile(r"\d{19}")
+"""Where an integer may be past 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +107,16 @@ class Listing:
 
 
 def arguments_of(text: str) -> dict[str, Any]:
-    """The arguments; nothing at all means none. Raises Failed where they are no JSON object."""
+    """The arguments; nothing at all means none. Raises Failed where they are no JSON object.
+
+    Integers are as the model wrote them, however large; halves of surrogate pairs are U+FFFD.
+    """
     if not text.strip():
         return {}
     try:
         found = loads(text.encode("utf-8", "surrogatepass"))
+        if LONG_INTEGER.search(text):  # our parser, which says what may be, makes floats of those
+            found = json.loads(ESCAPE.sub(replace_lone, text.encode()))
     except ValueError:
         found = None
     if not isinstance(found, dict):
@@ -138,16 +145,3 @@ def result_data(key: str, outcome: Outcome, *, started: int, ended: int) -> byte
 def list_data(key: str, listing: Listing) -> bytes:
     """The data of a `tools_listed` entry."""
     return dumps({"key": key, "tools": listing.tools, "error": listing.error})
-
-
-def blanked(value: Any, secrets: list[str]) -> Any:
-    """A JSON value in whose texts no secret stands any more."""
-    if isinstance(value, str):
-        for secret in secrets:
-            value = value.replace(secret, "***")
-        return value
-    if isinstance(value, list):
-        return [blanked(item, secrets) for item in value]
-    if isinstance(value, dict):
-        return {blanked(key, secrets): blanked(item, secrets) for key, item in value.items()}
-    return value

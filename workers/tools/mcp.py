@@ -2,6 +2,7 @@
 
 In: a job (list a server's tools, or call one), the server with its credentials. Out: a `Listing` or
 an `Outcome`; everything that can go wrong is a `Failed` in one of the shapes of contract.md section 7.
+No secret of the server's is in any of them, and no text of the SDK's: texts are blanked first, cut after.
 Each job has a session of its own: nothing of one response can reach another. Lists are kept for a
 short time per server and credentials.
 
@@ -9,6 +10,8 @@ The SDK is imported by the first job (most installations never need it).
 """
 
 import asyncio
+import base64
+import json
 import logging
 import time
 from collections import OrderedDict
@@ -19,8 +22,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
-from translator.protocol.json import dumps
+from translator.protocol.json import MAX_DEPTH, dumps, loads
 from workers.tools.addresses import AllowedHosts, origin_of
+from workers.tools.credentials import blanked, blanked_tool
 from workers.tools.job import MAX_MESSAGE_CHARS, MAX_OUTPUT_BYTES, Failed, Listing, Outcome
 from workers.tools.servers import Server
 
@@ -48,14 +52,13 @@ MAX_TOOLS: Final = 1_024
 OPEN_S: Final = 20.0
 """From the first connection to an open session; the SDK waits for ever for an endpoint that it refuses."""
 
+IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
+"""What models take; anything else would make the model's server refuse the whole next request."""
+
 UNREADABLE_TEXT: Final = "The MCP server's answer is not valid MCP."
+ENDED_TEXT: Final = "The MCP server ended the connection without an answer."
 TOO_LARGE_TEXT: Final = "The tool's output is larger than 1 MiB."
 TIMEOUT_CODE: Final = 504
-
-STAND_INS: Final = frozenset(
-    {"Server returned an error response", "Not Found", "Session terminated"}
-)
-"""What the SDK says in place of an HTTP status."""
 
 TRY_OTHER: Final = frozenset({400, 404, 405, 406, 415})
 """What a server of one transport says to a client of the other."""
@@ -83,7 +86,11 @@ class Mcp:
             self._lists.move_to_end(identity)
             return kept[1]
         async with self._session(server) as client:
-            listing = Listing([_described(tool) for tool in await _all_tools(client)])
+            described = [_described(tool, server.secrets) for tool in await _all_tools(client)]
+        listing = Listing([tool for tool in described if tool is not None])
+        if len(listing.tools) < len(described):
+            left_out = len(described) - len(listing.tools)
+            log.info("%d tools that cannot be shown are left out of a list", left_out)
         if len(dumps(listing.tools)) > MAX_OUTPUT_BYTES:
             raise Failed.http(502, "The MCP server's list of tools is larger than 1 MiB.")
         self._lists[identity] = (now, listing)
@@ -96,7 +103,7 @@ class Mcp:
         """Call a tool. Raises Failed."""
         async with self._session(server) as client:
             result = await _called(client, name, arguments)
-        return outcome_of(result)
+        return outcome_of(result, server.secrets)
 
     @cached_property
     def _tls(self) -> "ssl.SSLContext":
@@ -128,7 +135,7 @@ class Mcp:
                     yield client
                 return  # noqa: TRY300 - an else would have to be left by return as well
             except Exception as error:  # noqa: BLE001 - whatever the SDK raises is this call's failure
-                failure = failure_of(error, watch)
+                failure = failure_of(error, watch, server.secrets)
                 if connected or watch.status not in TRY_OTHER or transport == order[1]:
                     raise failure from None
             finally:
@@ -169,17 +176,25 @@ async def _all_tools(client: "Client") -> list["Tool"]:
             break
         if cursor is None:
             return tools
-    raise Failed.http(502, f"The MCP server lists more than {MAX_TOOLS} tools.")
+    bound = f"{MAX_TOOLS} tools" if len(tools) > MAX_TOOLS else f"{MAX_PAGES} pages of tools"
+    raise Failed.http(502, f"The MCP server lists more than {bound}.")
 
 
-def _described(tool: "Tool") -> dict[str, Any]:
+def _described(tool: "Tool", secrets: list[str]) -> dict[str, Any] | None:
+    """What is shown of a tool; None where it cannot be."""
     notes = tool.annotations
-    return {
+    described = {
         "name": tool.name,
         "description": tool.description,
         "input_schema": tool.input_schema,
         "annotations": notes and notes.model_dump(by_alias=True, mode="json", exclude_none=True),
     }
+    try:
+        # The log takes less than the SDK reads: numbers of 64 bits, and not every depth.
+        known = loads(written(described), max_depth=MAX_DEPTH)
+    except (ValueError, RecursionError):
+        return None
+    return blanked_tool(known, secrets)
 
 
 async def _called(client: "Client", name: str, arguments: dict[str, Any]) -> "CallToolResult":
@@ -199,13 +214,15 @@ async def _called(client: "Client", name: str, arguments: dict[str, Any]) -> "Ca
     return await client.session.send_request(request, types.CallToolResult)
 
 
-def outcome_of(result: "CallToolResult") -> Outcome:
+def outcome_of(result: "CallToolResult", secrets: list[str]) -> Outcome:
     """What a result says. Raises Failed where the tool failed or said too much."""
-    texts, images = _texts_of(result.content)
+    texts, images = _texts_of(result.content, secrets)
     if result.structured_content is not None and not any(plain for plain, _ in texts):
-        output = dumps(result.structured_content).decode()
+        # Before it is JSON, which writes some characters in another way.
+        output = written(blanked(result.structured_content, secrets)).decode("utf-8", "replace")
     else:
         output = "\n".join(text for _, text in texts)
+    output = blanked(output, secrets)
     if len(output.encode("utf-8", "replace")) + sum(map(len, images)) > MAX_OUTPUT_BYTES:
         raise Failed.protocol(-32603, TOO_LARGE_TEXT)
     if result.is_error:
@@ -215,7 +232,19 @@ def outcome_of(result: "CallToolResult") -> Outcome:
     return Outcome(True, output, output=output, images=images or None)
 
 
-def _texts_of(content: list["ContentBlock"]) -> tuple[list[tuple[bool, str]], list[str]]:
+def written(value: Any) -> bytes:
+    """A value as JSON, its integers as they are, however large."""
+    try:
+        return dumps(value)
+    except TypeError:  # past 64 bits, or nested deeper than a log takes: this is but text
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(
+            "utf-8", "replace"
+        )
+
+
+def _texts_of(
+    content: list["ContentBlock"], secrets: list[str]
+) -> tuple[list[tuple[bool, str]], list[str]]:
     """Each part as text, and whether it was one; images as data URLs beside."""
     import mcp_types as types  # noqa: PLC0415 - with the SDK
 
@@ -225,9 +254,11 @@ def _texts_of(content: list["ContentBlock"]) -> tuple[list[tuple[bool, str]], li
         match part:
             case types.TextContent():
                 texts.append((True, part.text))
-            case types.ImageContent():
+            case types.ImageContent() if _is_image(part.mime_type, part.data, secrets):
                 images.append(f"data:{part.mime_type};base64,{part.data}")
                 texts.append((False, f"[image {len(images)}: {part.mime_type}]"))
+            case types.ImageContent():
+                texts.append((False, "[an image that could not be passed on]"))
             case types.AudioContent():
                 texts.append((False, f"[audio: {part.mime_type}]"))
             case types.ResourceLink():
@@ -239,7 +270,23 @@ def _texts_of(content: list["ContentBlock"]) -> tuple[list[tuple[bool, str]], li
     return texts, images
 
 
-def failure_of(error: Exception, watch: "Watch") -> Failed:
+def _is_image(kind: str, data: str, secrets: list[str]) -> bool:
+    """Whether a model may be shown it: a kind that models know, base64 throughout, no secret in it.
+
+    One that is too large is not looked into: its call fails for it.
+    """
+    if kind not in IMAGES or not data:
+        return False
+    if len(data) > MAX_OUTPUT_BYTES:
+        return True
+    try:
+        inside = base64.b64decode(data, validate=True)
+    except ValueError:
+        return False
+    return not any(secret in data or secret.encode() in inside for secret in secrets)
+
+
+def failure_of(error: Exception, watch: "Watch", secrets: list[str]) -> Failed:
     """Why a session failed, in a shape for the client: what the wire saw comes before what the SDK says of it."""
     from mcp import MCPError  # noqa: PLC0415 - with the SDK
 
@@ -249,14 +296,25 @@ def failure_of(error: Exception, watch: "Watch") -> Failed:
     if watch.trouble is not None:
         return watch.trouble
     leaf = next(iter(leaves_of(error)))
-    said = isinstance(leaf, MCPError) and leaf.message not in STAND_INS
+    said = isinstance(leaf, MCPError) and watch.said(leaf.message)
     if watch.status is not None and not (said and watch.status >= 400):
         return Failed.http(watch.status, f"The MCP server answered with status {watch.status}.")
-    if isinstance(leaf, MCPError):
-        return Failed.protocol(leaf.code, leaf.message[:MAX_MESSAGE_CHARS])
-    if isinstance(leaf, TimeoutError):
+    if isinstance(leaf, MCPError) and said:
+        message: str = blanked(leaf.message, secrets)
+        return Failed.protocol(leaf.code, message[:MAX_MESSAGE_CHARS])
+    return _unsaid(leaf)
+
+
+def _unsaid(error: BaseException) -> Failed:
+    """In our words, what only the SDK has words for."""
+    import mcp_types as types  # noqa: PLC0415 - with the SDK
+    from mcp import MCPError  # noqa: PLC0415
+
+    if isinstance(error, TimeoutError):
         return Failed.http(TIMEOUT_CODE, "The MCP server did not answer in time.")
-    log.info("An MCP session ended in %s", type(leaf).__name__)
+    log.info("An MCP session ended in %s", type(error).__name__)
+    if isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED:
+        return Failed.protocol(-32603, ENDED_TEXT)
     return Failed.protocol(-32603, UNREADABLE_TEXT)
 
 

@@ -14,11 +14,12 @@ MAX_SITES: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is looked for. Domains are lower case; `country` is two letters, as the client gave them."""
+    """What is looked for. Domains as `workers.tools.domains` writes them; `country` is two letters of the client's."""
 
     text: str
     count: int
-    allowed: tuple[str, ...] = ()
+    allowed: tuple[str, ...] | None = None
+    """None: all are. Nobody is asked where none is."""
     blocked: tuple[str, ...] = ()
     country: str = ""
     region: str = ""
@@ -43,7 +44,7 @@ class Ask:
     method: str
     url: str
     params: dict[str, str] = field(default_factory=dict)
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
     json: dict[str, Any] | None = None
 
 
@@ -72,7 +73,7 @@ class SearXNG:
     def read(self, answer: Any) -> list[Hit]:
         return [
             Hit(_text(r, "title"), r["url"], _text(r, "content"), _text(r, "publishedDate"))
-            for r in answer["results"]
+            for r in _rows(answer["results"])
         ]
 
 
@@ -106,10 +107,10 @@ class Brave:
             Hit(
                 _text(r, "title"),
                 r["url"],
-                "\n".join([_text(r, "description"), *(r.get("extra_snippets") or [])]),
+                "\n".join([_text(r, "description"), *_snippets(r)]),
                 _text(r, "page_age"),
             )
-            for r in (answer.get("web") or {}).get("results") or []
+            for r in _rows((answer.get("web") or {}).get("results") or [])
         ]
 
 
@@ -138,7 +139,7 @@ class Tavily:
     def read(self, answer: Any) -> list[Hit]:
         return [
             Hit(_text(r, "title"), r["url"], _text(r, "content"), _text(r, "published_date"))
-            for r in answer["results"]
+            for r in _rows(answer["results"])
         ]
 
 
@@ -149,6 +150,18 @@ def with_sites(query: Query) -> str:
         words.append(" OR ".join(f"site:{domain}" for domain in query.allowed[:MAX_SITES]))
     words += [f"-site:{domain}" for domain in query.blocked[:MAX_SITES]]
     return " ".join(words)
+
+
+def _rows(results: Any) -> list[dict[str, Any]]:
+    """The results that are some: objects with an address. One that is none says nothing of the others."""
+    if not isinstance(results, list):
+        raise TypeError("no list")
+    return [row for row in results if isinstance(row, dict) and isinstance(row.get("url"), str)]
+
+
+def _snippets(result: dict[str, Any]) -> list[str]:
+    given = result.get("extra_snippets")
+    return [text for text in given if isinstance(text, str)] if isinstance(given, list) else []
 
 
 def _text(result: dict[str, Any], name: str) -> str:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from workers.tools import web_search
 from workers.tools.addresses import AllowedHosts
-from workers.tools.job import Failed, Job, Listing, Outcome, arguments_of, blanked
+from workers.tools.job import Failed, Job, Listing, Outcome, arguments_of
 from workers.tools.mcp import Mcp
 from workers.tools.providers import BASES, PROVIDERS, Provider
 from workers.tools.servers import server_of
@@ -102,22 +102,9 @@ class Registry:
         if find_spec(SDK) is None:
             raise Failed.http(501, "MCP servers cannot be used here.")
         server = server_of(secrets, job.server)
-        try:
-            if job.kind == "list":
-                listing = await self._mcp.list_tools(server)
-                return Listing(blanked(listing.tools, server.secrets))
-            arguments = arguments_of(job.arguments)
-            outcome = await self._mcp.call(server, job.name, arguments)
-        except Failed as failure:
-            message = blanked(failure.message, server.secrets)
-            raise Failed(message, blanked(failure.error, server.secrets)) from None
-        content = blanked(outcome.content, server.secrets)
-        return Outcome(
-            True,
-            content,
-            output=content,
-            images=blanked(outcome.images, server.secrets),
-        )
+        if job.kind == "list":
+            return await self._mcp.list_tools(server)
+        return await self._mcp.call(server, job.name, arguments_of(job.arguments))
 
 
 def why_no_search(settings: ToolSettings) -> str:

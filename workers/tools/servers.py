@@ -7,12 +7,12 @@ every request to it. Nothing else of the client's travels there. Called by `work
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
 
 from translator.protocol.json import dumps, loads
-from workers.tools.job import SHORTEST_SECRET, Failed
+from workers.tools.credentials import credentials_of
+from workers.tools.job import Failed
 
 OURS: Final = frozenset(
     {
@@ -32,11 +32,11 @@ SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9-]* \S")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One server. `secrets` are the texts that must stand in nothing that leaves this process."""
+    """One server. `secrets` are the texts that must stand in nothing that leaves this process; nor do these."""
 
-    url: str
-    headers: dict[str, str]
-    secrets: list[str]
+    url: str = field(repr=False)
+    headers: dict[str, str] = field(repr=False)
+    secrets: list[str] = field(repr=False)
 
     @property
     def identity(self) -> str:
@@ -65,12 +65,4 @@ def _server(spec: dict[str, Any]) -> Server:
         if not VALUE.fullmatch(token):
             raise Failed.http(400, "The authorization for the MCP server is not valid.")
         headers["authorization"] = token if SCHEME.match(token) else f"Bearer {token}"
-    return Server(url, headers, _secrets(url, headers))
-
-
-def _secrets(url: str, headers: dict[str, str]) -> list[str]:
-    """Longest first, so that a part of one does not keep the rest from being found."""
-    found = set(headers.values())
-    found |= {value.partition(" ")[2] for value in headers.values() if SCHEME.match(value)}
-    found |= {value for _, value in parse_qsl(urlsplit(url).query)}
-    return sorted((text for text in found if len(text) >= SHORTEST_SECRET), key=len, reverse=True)
+    return Server(url, headers, credentials_of(url, headers))

@@ -13,14 +13,15 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from translator.protocol.json import dumps, loads
+from workers.tools.domains import domain_of, domains_of, under
 from workers.tools.job import Failed, Outcome
 from workers.tools.providers import Ask, Hit, Provider, Query
 
 SIZES: Final = {"low": (3, 400), "medium": (6, 1_000), "high": (10, 2_500)}
 """Results and characters of each, by search_context_size: about 400, 2,000 and 8,000 tokens at most."""
 
-MAX_QUERIES: Final = 4
-"""Queries of one call; each is a request to the provider."""
+MAX_QUERIES: Final = 8
+"""Queries of one call that are run, at once; each is a request to the provider. Models ask for two to four."""
 
 MAX_QUERY_CHARS: Final = 400
 """What the providers take."""
@@ -42,23 +43,35 @@ class WebSearch:
 
     async def search(self, arguments: dict[str, Any], options: dict[str, Any]) -> Outcome:
         """Run one call."""
-        texts = queries_of(arguments)
+        asked = queries_of(arguments)
+        texts, left_out = asked[:MAX_QUERIES], asked[MAX_QUERIES:]
         size = options.get("search_context_size")
         count, chars = SIZES.get(size if isinstance(size, str) else "", SIZES["medium"])
         queries = [query_of(text, count, options) for text in texts]
-        found = await asyncio.gather(*map(self._hits, queries), return_exceptions=True)
+        found = await self._found(queries)
         batches = [hits for hits in found if not isinstance(hits, BaseException)]
         if not batches:
             raise next(error for error in found if isinstance(error, BaseException))
         hits = chosen(batches, queries[0])[:count]
         results = [_shown(hit, chars) for hit in hits]
-        asked = {"query": texts[0]} if len(texts) == 1 else {"queries": texts}
+        told: dict[str, Any] = {"query": texts[0]} if len(asked) == 1 else {"queries": texts}
+        failed = [
+            text for text, hits in zip(texts, found, strict=True) if not isinstance(hits, list)
+        ]
+        unanswered = {"failed_queries": failed, "queries_not_run": left_out}
+        told |= {name: texts for name, texts in unanswered.items() if texts}
         return Outcome(
             True,
-            dumps({**asked, "results": results}).decode(),
+            dumps({**told, "results": results}).decode(),
             sources=[hit.url for hit in hits],
             results=[{"title": hit.title, "url": hit.url} for hit in hits],
         )
+
+    async def _found(self, queries: list[Query]) -> list[list[Hit] | BaseException]:
+        """What each query finds, or why it does not. Where nothing may be found, nobody is asked."""
+        if queries[0].allowed == ():
+            return [[] for _ in queries]
+        return await asyncio.gather(*map(self._hits, queries), return_exceptions=True)
 
     async def _hits(self, query: Query) -> list[Hit]:
         answer = await self._answer(self._provider.ask(query))
@@ -114,23 +127,27 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 
 
 def queries_of(arguments: dict[str, Any]) -> list[str]:
-    """What the model looks for: `query`, or several `queries`."""
+    """What the model looks for, each once: `query`, or several `queries`."""
     given = arguments.get("queries")
     several = given if isinstance(given, list) and given else [arguments.get("query")]
     texts = [text.strip() for text in several if isinstance(text, str) and text.strip()]
     if not texts:
         raise Failed("The search needs a query.")
-    return list(dict.fromkeys(text[:MAX_QUERY_CHARS] for text in texts))[:MAX_QUERIES]
+    return list(dict.fromkeys(text[:MAX_QUERY_CHARS] for text in texts))
 
 
 def query_of(text: str, count: int, options: dict[str, Any]) -> Query:
-    """A query with the tool's options; what has the wrong type is as if it were not there."""
+    """A query with the tool's options.
+
+    What has the wrong type is as if it were not there. Not so `allowed_domains`: a list that names
+    no domain that can be read allows none, rather than all.
+    """
     filters, place = _table(options.get("filters")), _table(options.get("user_location"))
     return Query(
         text,
         count,
-        allowed=_domains(filters.get("allowed_domains")),
-        blocked=_domains(filters.get("blocked_domains")),
+        allowed=domains_of(filters["allowed_domains"]) if filters.get("allowed_domains") else None,
+        blocked=domains_of(filters.get("blocked_domains")),
         country=_word(place.get("country"), 2).upper(),
         region=_word(place.get("region")),
         city=_word(place.get("city")),
@@ -147,14 +164,6 @@ def _word(value: Any, most: int = 100) -> str:
     if not isinstance(value, str) or len(value) > most or not value.isascii():
         return ""
     return value.strip() if value.isprintable() else ""
-
-
-def _domains(value: Any) -> tuple[str, ...]:
-    """Domains in lower case, without scheme, path or leading `www.`."""
-    given = value if isinstance(value, list) else []
-    found = [_word(entry, 253).lower().partition("://") for entry in given]
-    names = [(rest or first).split("/")[0].removeprefix("www.") for first, _, rest in found]
-    return tuple(dict.fromkeys(name for name in names if name and " " not in name))
 
 
 def chosen(batches: list[list[Hit]], query: Query) -> list[Hit]:
@@ -175,16 +184,14 @@ def _passes(hit: Hit, query: Query) -> bool:
         parts = urlsplit(hit.url)
     except ValueError:
         return False
-    host = (parts.hostname or "").lower()
-    if parts.scheme not in ("http", "https") or not host:
+    if parts.scheme not in ("http", "https") or not parts.hostname:
         return False
-    if query.allowed and not any(_under(host, domain) for domain in query.allowed):
+    host = domain_of(parts.hostname)
+    if not host:  # an IPv6 address, or nothing that a filter could name
+        return query.allowed is None and not query.blocked
+    if query.allowed is not None and not any(under(host, domain) for domain in query.allowed):
         return False
-    return not any(_under(host, domain) for domain in query.blocked)
-
-
-def _under(host: str, domain: str) -> bool:
-    return host == domain or host.endswith(f".{domain}")
+    return not any(under(host, domain) for domain in query.blocked)
 
 
 def _shown(hit: Hit, chars: int) -> dict[str, str]:

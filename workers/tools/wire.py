@@ -1,20 +1,27 @@
 """The HTTP connection to one MCP server, with all that it must not do taken away.
 
 In: the origin of the server's URL, the headers for it. Out: an `httpx2.AsyncClient` for the SDK's
-transports, and a `Watch` that knows what went wrong (the SDK hides it). No request leaves the
-origin, whatever redirect or endpoint the server names; the host is resolved and checked when a
-connection is made; no proxy, no cookie jar of others, no compression; bytes are bounded.
+transports, and a `Watch` that knows what went wrong and what the server itself said (the SDK hides
+both). No request leaves the origin, whatever redirect or endpoint the server names; the host is
+resolved and checked when a connection is made; no proxy, no cookie jar of others, no compression;
+bytes are bounded, and halves of surrogate pairs, which the SDK refuses, become U+FFFD (contract.md
+D16).
 
 Imported lazily, with the SDK: `httpx2` and `httpcore2` are what it is made of.
 """
 
+import asyncio
+import re
 import ssl
+from collections import deque
 from collections.abc import AsyncIterator, Iterable
+from itertools import islice
 from typing import Any, Final
 
 import httpcore2
 import httpx2
 
+from translator.protocol.json import ESCAPE, loads, replace_lone
 from workers.tools.addresses import AddressRefused, Origin, addresses_of, canonical
 from workers.tools.job import Failed
 
@@ -23,6 +30,21 @@ MAX_ANSWER_BYTES: Final = 8 * 2**20
 
 CONNECT_S: Final = 10.0
 """One address: an intercontinental TLS handshake takes one or two seconds."""
+
+LARGE_BYTES: Final = 64 * 2**10
+"""Of text with escaped surrogates: from here on a thread mends it, at about 10 MiB a second."""
+
+MAX_MESSAGES: Final = 1_024
+"""What may be an error's message, looked at in one read and remembered; a call has one, results may have many."""
+
+SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+COMPARED: Final = 1_000
+"""Characters by which a message is known again: some servers put a whole trace into theirs."""
+
+MESSAGE: Final = re.compile(
+    rb'"message"\s*:\s*"((?:[^"\\]|\\u[0-9a-fA-F]{4}|\\.){0,%d})' % (4 * COMPARED)
+)
+"""In JSON, whose strings never go over the end of a line: also in what an event's `data` lines hold."""
 
 UNREACHABLE_TEXT: Final = "The MCP server could not be reached."
 ELSEWHERE_TEXT: Final = "The MCP server leads to another origin, which is not followed."
@@ -39,6 +61,7 @@ class Watch:
             None  # of the last answer to one of `methods`, if it was no success
         )
         self._methods = methods
+        self._messages: deque[int] = deque(maxlen=MAX_MESSAGES)  # their hashes; set by `read`
 
     def fail(self, failure: Failed) -> Failed:
         """Keep the first failure; the caller raises what the SDK understands."""
@@ -49,6 +72,20 @@ class Watch:
         """An answer came."""
         if method in self._methods:
             self.status = status if status >= 300 else None
+
+    def read(self, lines: bytes) -> None:
+        """Whole lines of an answer came."""
+        if b'"message"' in lines:
+            for found in islice(MESSAGE.finditer(lines), MAX_MESSAGES):
+                text = found[1].decode("utf-8", "ignore")  # it may end within a character
+                try:
+                    self._messages.append(hash(loads(f'"{text}"'.encode())[:COMPARED]))
+                except ValueError:
+                    continue  # no JSON string: nothing that the SDK could have read
+
+    def said(self, message: str) -> bool:
+        """Whether an error's message is the server's. All others are the SDK's own: notes for developers."""
+        return hash(message[:COMPARED]) in self._messages
 
 
 class Backend(httpcore2.AsyncNetworkBackend):
@@ -130,7 +167,7 @@ class Guard(httpx2.AsyncHTTPTransport):
 
 
 class Bounded(httpx2.AsyncByteStream):
-    """The body of an answer, up to its bound."""
+    """The body of an answer, up to its bound, in whole lines."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, watch: Watch) -> None:
         self._inner = inner
@@ -138,16 +175,37 @@ class Bounded(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         seen = 0
+        begun: list[bytes] = []  # of a line that has not ended
         async for part in self._inner:
             seen += len(part)
             if seen > MAX_ANSWER_BYTES:
                 raise httpx2.ReadError("too large") from self._watch.fail(
                     Failed.http(502, TOO_LARGE_TEXT)
                 )
-            yield part
+            end = max(part.rfind(b"\n"), part.rfind(b"\r")) + 1
+            if end:
+                yield await self._read(b"".join([*begun, part[:end]]))
+                begun.clear()
+            begun.append(part[end:])
+        if rest := b"".join(begun):
+            yield await self._read(rest)
+
+    async def _read(self, lines: bytes) -> bytes:
+        if SURROGATE.search(lines):
+            if len(lines) > LARGE_BYTES:
+                lines = await asyncio.to_thread(mended, lines)
+            else:
+                lines = mended(lines)
+        self._watch.read(lines)
+        return lines
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def mended(lines: bytes) -> bytes:
+    """JSON whose escapes are whole characters, each half of a pair an U+FFFD."""
+    return ESCAPE.sub(replace_lone, lines)
 
 
 def client_for(

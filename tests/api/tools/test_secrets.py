@@ -78,6 +78,25 @@ async def test_no_credential_is_in_a_frame_in_a_get_or_in_the_store_after_the_en
     none_of(SECRETS, turn.body, kept, caplog.text.encode())
 
 
+async def test_a_setting_in_a_header_or_query_changes_no_name_schema_or_result(
+    rig: Rig, stream: bool
+):
+    """Although they are words that names and schemas are full of."""
+    rig.mcp.names = ["echo", "list_issues"]
+    server = rig.server(
+        server_url=f"{rig.mcp.url}?mode=object&style=default",
+        headers={"X-MCP-Toolsets": "issues", "X-Format": "string"},
+    )
+    said = "region is default, of object string issues"
+    rig.model.script([mcp_call("echo", said)], ANSWER)
+    turn = await rig.turn(stream, tools=[server])
+    (listed,) = turn.of("mcp_list_tools")
+    assert [tool["name"] for tool in listed["tools"]] == rig.mcp.names
+    assert listed["tools"][1]["input_schema"] == rig.mcp.schema
+    assert turn.of("mcp_call")[0]["output"] == said
+    assert list(rig.model.asked().results.values()) == [said]
+
+
 async def test_credentials_are_kept_only_while_the_response_runs(rig: Rig, stream: bool):
     rig.model.script([mcp_call("hold", "a")], ANSWER)
     task = rig.starting(stream, tools=[secret_server(rig)])

@@ -78,6 +78,30 @@ async def test_images_reach_the_model_beside_the_text(rig: Rig, stream: bool):
         ]
 
 
+async def test_numbers_and_surrogates_that_are_hard_to_write_cost_no_call(rig: Rig, stream: bool):
+    number = 123456789012345678901234567890
+    rig.mcp.swap = (b"MARK", rb"a\ud800b")
+    rig.model.script([call("structured", "s", k=number), mcp_call("echo", "MARK")], ANSWER)
+    turn = await rig.turn(stream, tools=[rig.server()], parallel_tool_calls=True)
+    structured, echo = turn.of("mcp_call")
+    assert ("structured", {"k": number}) in rig.mcp.calls
+    assert json.loads(structured["output"])["given"] == {"k": number}
+    assert echo["output"] == "a\ufffdb"
+    told = list(rig.model.asked().results.values())
+    assert told == [structured["output"], echo["output"]]
+
+
+async def test_a_server_that_speaks_no_mcp_is_told_in_our_words(rig: Rig, stream: bool):
+    body = b"<<TOKEN of somebody>>"
+    rig.mcp.answer = answering(200, body, content_type="application/json")
+    rig.model.script(ANSWER)
+    turn = await rig.turn(stream, tools=[rig.server()])
+    (listed,) = turn.of("mcp_list_tools")
+    assert listed["error"] == "The MCP server's answer is not valid MCP."
+    assert b"pydantic" not in turn.body
+    assert b"TOKEN" not in turn.body
+
+
 @pytest.mark.parametrize("given", ["", "  "])
 async def test_no_arguments_at_all_are_an_empty_object(rig: Rig, stream: bool, given: str):
     rig.model.script([Call("echo", given, "s")], ANSWER)

@@ -60,6 +60,12 @@ class Tools:
         self.port = 0
         self.answer: Any = None
         """An ASGI app in place of everything, while it is set."""
+        self.swap: tuple[bytes, bytes] = (b"", b"")
+        """Bytes of its answers, and what it says in place of them."""
+        self.structure: Any = None
+        """What `raw` says, as structured content."""
+        self.image = ("", "")
+        """What `picture` shows: MIME type and data."""
 
     @property
     def url(self) -> str:
@@ -144,6 +150,16 @@ class Tools:
     async def do_structured(self, given: dict[str, Any]) -> types.CallToolResult:
         return types.CallToolResult(content=[], structured_content={"given": given, "n": [1, 2]})
 
+    async def do_raw(self, given: dict[str, Any]) -> types.CallToolResult:
+        del given
+        return types.CallToolResult(content=[], structured_content=self.structure)
+
+    async def do_picture(self, given: dict[str, Any]) -> types.CallToolResult:
+        del given
+        kind, data = self.image
+        image = types.ImageContent(type="image", data=data, mime_type=kind)
+        return types.CallToolResult(content=[image])
+
     async def do_parts(self, given: dict[str, Any]) -> types.CallToolResult:
         del given
         return types.CallToolResult(
@@ -205,6 +221,8 @@ def app_of(tools: Tools) -> Any:
             if tools.answer is not None:
                 await tools.answer(scope, receive, send)
                 return
+            if tools.swap[0]:
+                send = swapping(send, tools.swap)
             if scope["path"] == "/moved":
                 await answering(307, location="/mcp")(scope, receive, send)
                 return
@@ -214,6 +232,19 @@ def app_of(tools: Tools) -> Any:
         await http(scope, receive, send)
 
     return entry
+
+
+def swapping(send: Any, swap: tuple[bytes, bytes]) -> Any:
+    """Sends other bytes than the SDK would."""
+
+    async def sent(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            message["body"] = message.get("body", b"").replace(*swap)
+        else:
+            message["headers"] = [h for h in message["headers"] if h[0] != b"content-length"]
+        await send(message)
+
+    return sent
 
 
 def answering(status: int, body: bytes = b"", **headers: str) -> Any:

@@ -8,7 +8,6 @@ from workers.tools.job import (
     Listing,
     Outcome,
     arguments_of,
-    blanked,
     list_data,
     result_data,
 )
@@ -76,6 +75,16 @@ def test_the_entry_of_a_result_has_all_that_the_fold_asks_for():
     }
 
 
-def test_secrets_are_blanked_out_at_any_depth():
-    value = {"a sec-ret": ["x sec-ret y", {"b": "sec-ret"}], "n": 5, "t": None}
-    assert blanked(value, ["sec-ret"]) == {"a ***": ["x *** y", {"b": "***"}], "n": 5, "t": None}
+@pytest.mark.parametrize(
+    "number", [2**63, 2**64, -(2**64), 123456789012345678901234567890, 10**300 + 7]
+)
+def test_integers_past_64_bits_are_as_the_model_wrote_them(number):
+    given = arguments_of(f'{{"k": {number}, "in": [{{"n": {number}}}], "s": "\\ud800", "f": 1.5}}')
+    assert given == {"k": number, "in": [{"n": number}], "s": "\ufffd", "f": 1.5}
+    assert type(given["k"]) is int
+
+
+@pytest.mark.parametrize("number", ["NaN", "1" * 400, "1" * 5000, "1e999"])
+def test_numbers_that_no_parser_holds_are_a_failure(number):
+    with pytest.raises(Failed, match="not a JSON object"):
+        arguments_of(f'{{"k": {number}, "long": 12345678901234567890}}')

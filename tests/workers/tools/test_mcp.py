@@ -1,5 +1,6 @@
 """Listing and calling over the wire, against a real server of the SDK."""
 
+import base64
 import gzip
 import json
 import logging
@@ -11,7 +12,7 @@ from tests.workers.tools.mcp_server import PNG, answering, serving
 from workers.tools import mcp as mcp_module
 from workers.tools import wire
 from workers.tools.addresses import REFUSED_TEXT, AllowedHosts
-from workers.tools.job import MAX_OUTPUT_BYTES, Failed
+from workers.tools.job import MAX_MESSAGE_CHARS, MAX_OUTPUT_BYTES, Failed
 from workers.tools.mcp import Mcp, leaves_of
 from workers.tools.servers import Server, server_of
 
@@ -69,18 +70,50 @@ async def test_only_so_many_lists_are_kept(mcp, monkeypatch):
     assert mcp.lists == 4  # 1, 2, 3 and 2 again, which went when 3 came
 
 
-@pytest.mark.parametrize("bound", ["MAX_PAGES", "MAX_TOOLS"])
-async def test_a_list_without_an_end_is_cut_off(mcp, monkeypatch, bound):
+@pytest.mark.parametrize(
+    ("bound", "what"), [("MAX_PAGES", "5 pages of tools"), ("MAX_TOOLS", "5 tools")]
+)
+async def test_a_list_without_an_end_is_cut_off_and_says_at_what(mcp, monkeypatch, bound, what):
     mcp.pages = 10**6
     monkeypatch.setattr(mcp_module, bound, 5)
     failure = await failing(runner(mcp).list_tools(at(mcp.url)))
-    assert "lists more than" in failure.message
+    assert failure.message == f"The MCP server lists more than {what}."
     assert mcp.lists <= 6
 
 
 async def test_a_list_that_is_too_large_is_no_list(mcp, monkeypatch):
     monkeypatch.setattr(mcp_module, "MAX_OUTPUT_BYTES", 100)
     assert "larger" in (await failing(runner(mcp).list_tools(at(mcp.url)))).message
+
+
+async def test_a_setting_of_the_client_leaves_names_and_schemas_and_results_as_they_are(mcp):
+    mcp.names = ["echo", "list_issues"]
+    mcp.schema["properties"]["string_default"] = {"type": "string", "default": "default"}
+    server = at(
+        f"{mcp.url}?mode=object&style=default",
+        **{"X-MCP-Toolsets": "issues", "X-Format": "string", "X-Region": "default"},
+    )
+    listing = await runner(mcp).list_tools(server)
+    assert [tool["name"] for tool in listing.tools] == mcp.names
+    assert listing.tools[1]["input_schema"] == mcp.schema
+    said = "region is default, an object of string issues"
+    assert (await runner(mcp).call(server, "echo", {"text": said})).output == said
+
+
+async def test_a_tool_named_with_the_secret_is_left_out_and_the_others_stay(mcp):
+    mcp.names = ["echo", "get_S1-secret", "look"]
+    mcp.schema["description"] = "S1-secret"
+    listing = await runner(mcp).list_tools(at(mcp.url, authorization="S1-secret"))
+    assert [tool["name"] for tool in listing.tools] == ["echo", "look"]
+    assert listing.tools[0]["input_schema"] == {**mcp.schema, "description": "***"}
+
+
+async def test_a_schema_with_numbers_past_64_bits_does_not_take_the_list_with_it(mcp):
+    mcp.schema["properties"]["text"]["maximum"] = 10**30
+    listing = await runner(mcp).list_tools(at(mcp.url))
+    assert listing.tools[0]["input_schema"]["properties"]["text"]["maximum"] == 1e30
+    mcp.schema["properties"]["text"]["maximum"] = 10**400
+    assert (await runner(mcp).list_tools(at(f"{mcp.url}?again"))).tools == []
 
 
 # ---- calls
@@ -124,6 +157,61 @@ async def test_images_come_beside_the_text_and_are_named_in_it(mcp):
         "inside",
         "[resource: a://c]",
     ]
+
+
+async def test_an_integer_past_64_bits_is_the_same_for_server_and_model(mcp):
+    number = 123456789012345678901234567890
+    outcome = await runner(mcp).call(at(mcp.url), "structured", {"k": number, "f": 0.5})
+    assert mcp.calls == [("structured", {"k": number, "f": 0.5})]
+    assert json.loads(outcome.output) == {"given": {"k": number, "f": 0.5}, "n": [1, 2]}
+
+
+@pytest.mark.parametrize("path", ["mcp", "sse"])
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        (rb"a\ud800b", "a\ufffdb"),
+        (rb"\uDFFF\ud83d\ude00\\ud800", "\ufffd\U0001f600\\ud800"),
+        (rb"\ud800" * 20_000, "\ufffd" * 20_000),
+    ],
+    ids=["one", "among pairs", "many"],
+)
+async def test_halves_of_surrogate_pairs_are_replaced_one_for_one(mcp, path, said, read):
+    mcp.swap = (b"MARK", said)
+    outcome = await runner(mcp).call(at(f"http://{mcp.host}/{path}"), "echo", {"text": "MARK"})
+    assert outcome.output == read
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ('text/html;x="\n', PNG),
+        ("image/png", "!!notb64"),
+        ("image/png", PNG[:-1]),
+        ("image/png", ""),
+        ("image/png", "\u0660" * 4),
+        ("image/svg+xml", PNG),
+        ("image/png", base64.b64encode(b"PNG S1-secret").decode()),
+    ],
+)
+async def test_what_is_no_image_for_a_model_is_only_named(mcp, kind, data):
+    mcp.image = (kind, data)
+    outcome = await runner(mcp).call(at(mcp.url, authorization="S1-secret"), "picture", {})
+    assert outcome.images is None
+    assert outcome.output == "[an image that could not be passed on]"
+
+
+@pytest.mark.parametrize("kind", ["image/png", "image/jpeg", "image/webp", "image/gif"])
+async def test_images_of_the_four_kinds_are_passed_on(mcp, kind):
+    mcp.image = (kind, PNG)
+    outcome = await runner(mcp).call(at(mcp.url), "picture", {})
+    assert outcome.images == [f"data:{kind};base64,{PNG}"]
+
+
+async def test_an_image_of_2_mib_is_too_large(mcp):
+    mcp.image = ("image/png", PNG * (2 * MAX_OUTPUT_BYTES // len(PNG)))
+    failure = await failing(runner(mcp).call(at(mcp.url), "picture", {}))
+    assert failure.message == mcp_module.TOO_LARGE_TEXT
 
 
 async def test_is_error_is_a_failure_with_its_text(mcp):
@@ -287,7 +375,98 @@ async def test_the_guard_itself_sends_nothing_to_another_origin(mcp):
     assert mcp.headers == []
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        answering(200, b"<<TOKEN S1-secret>>", content_type="application/json"),
+        answering(200, b'{"jsonrpc":"2.0","id":1,"result":5}', content_type="application/json"),
+        answering(200, b"event: message\ndata: <<TOKEN>>\n\n", content_type="text/event-stream"),
+        answering(200, b"\xff\xfe", content_type="application/json"),
+        answering(200, b"hello", content_type="text/x-S1-secret"),
+        answering(202),
+    ],
+    ids=["no JSON", "no message", "no event", "no UTF-8", "no type", "accepted"],
+)
+async def test_what_the_sdk_says_of_a_bad_answer_is_not_passed_on(mcp, answer):
+    mcp.answer = answer
+    failure = await failing(runner(mcp).list_tools(at(mcp.url)))
+    assert failure.error == {
+        "type": "mcp_protocol_error",
+        "code": -32603,
+        "message": mcp_module.UNREADABLE_TEXT,
+    }
+
+
+@pytest.mark.parametrize("path", ["mcp", "sse"])
+@pytest.mark.parametrize(
+    "swap",
+    [(b'"content"', b'"context"'), (b'"type":"text"', b'"type":"txt"')],
+    ids=["no content", "no such part"],
+)
+async def test_a_result_of_the_wrong_shape_is_told_in_our_words(mcp, path, swap):
+    mcp.swap = swap
+    failure = await failing(
+        runner(mcp, timeout_s=2).call(at(f"http://{mcp.host}/{path}"), "echo", {})
+    )
+    assert failure.message == mcp_module.UNREADABLE_TEXT
+
+
+async def test_a_connection_that_ends_without_an_answer_is_told_as_such(mcp):
+    mcp.answer = answering(200, content_type="text/event-stream")
+    failure = await failing(runner(mcp).call(at(mcp.url), "echo", {}))
+    assert failure.message == mcp_module.ENDED_TEXT
+
+
+async def test_what_the_server_says_of_an_error_is_passed_on(mcp):
+    mcp.swap = (b'"message":"', b'"message":"It says \\u00e9, ')
+    failure = await failing(runner(mcp).call(at(mcp.url), "raise", {}))
+    assert failure.message.startswith("It says é, ")
+    body = b"""{"jsonrpc": "2.0", "id": null, "error":
+        {"code": -32001, "message" : "in\\nlines"}}"""
+    mcp.answer = answering(500, body, content_type="application/json")
+    failure = await failing(runner(mcp).call(at(mcp.url), "echo", {}))
+    assert failure.error == {"type": "mcp_protocol_error", "code": -32001, "message": "in\nlines"}
+
+
+@pytest.mark.parametrize("said", ["é", "\U0001f600", "\n", '"', "a", "aé€\U0001f600"])
+async def test_an_error_of_any_length_is_the_servers_own(mcp, said):
+    body = {"code": -32001, "message": said * 10_000}
+    for ascii_only in (True, False):
+        answer = json.dumps(
+            {"jsonrpc": "2.0", "id": None, "error": body}, ensure_ascii=ascii_only
+        ).encode()
+        mcp.answer = answering(500, answer, content_type="application/json")
+        failure = await failing(runner(mcp).call(at(mcp.url), "echo", {}))
+        assert failure.message == (said * MAX_MESSAGE_CHARS)[:MAX_MESSAGE_CHARS]
+
+
 # ---- credentials
+
+
+async def test_an_error_is_blanked_before_it_is_cut(mcp):
+    secret = "S1-" + "secret" * 10
+    for at_end in range(1, len(secret), 7):
+        before = "x" * (MAX_MESSAGE_CHARS - at_end)
+        body = {"code": -32001, "message": f"{before}{secret}"}
+        answer = json.dumps({"jsonrpc": "2.0", "id": None, "error": body}).encode()
+        mcp.answer = answering(500, answer, content_type="application/json")
+        failure = await failing(runner(mcp).list_tools(at(mcp.url, authorization=secret)))
+        assert failure.message == f"{before}***"[:MAX_MESSAGE_CHARS]
+
+
+async def test_a_secret_is_found_in_whatever_form_it_comes_back(mcp):
+    quoted = 'S1"sec\\ret'
+    server = at(f"{mcp.url}?sk-abcdefghij&key=S%2f2%20secret", **{"x-key": quoted})
+    run = runner(mcp)
+    said = ("sk-abcdefghij", "S%2f2%20secret", "S/2 secret", "S%2F2%20secret", quoted)
+    for text in said:
+        assert (await run.call(server, "echo", {"text": f"<{text}>"})).output == "<***>"
+        assert (await failing(run.call(server, "fail", {"text": text}))).message == "***"
+        mcp.structure = {"a": [text], text: f"<{text}>"}
+        outcome = await run.call(server, "raw", {})
+        assert json.loads(outcome.output) == {"a": ["***"], "***": "<***>"}
+    text = json.dumps({"inner": quoted})
+    assert (await run.call(server, "echo", {"text": text})).output == '{"inner": "***"}'
 
 
 async def test_credentials_go_to_the_server_and_nothing_else_of_the_client_does(mcp):
@@ -347,7 +526,14 @@ def test_secrets_are_found_wherever_they_came_from():
         "headers": {"x-key": "S3-secret"},
     }
     server = server_of(json.dumps({"servers": [spec]}).encode(), 0)
-    assert set(server.secrets) == {"S1-secret", "Bearer S2-secret", "S2-secret", "S3-secret"}
+    found = {"S1-secret", "Bearer S2-secret", "S2-secret", "S3-secret"}
+    assert found <= set(server.secrets)
+    assert {text for text in server.secrets if "+" not in text and "%" not in text} == found
+
+
+def test_a_server_shows_nothing_of_itself_in_a_log():
+    server = at("https://a.test/mcp?key=S1-secret", **{"x-key": "S2-secret"})
+    assert repr(server) == "Server()"
 
 
 @pytest.mark.parametrize("path", ["mcp", "sse"])

@@ -7,7 +7,7 @@ import pytest
 
 from workers.tools import web_search
 from workers.tools.job import Failed
-from workers.tools.providers import MAX_SITES, PROVIDERS
+from workers.tools.providers import MAX_SITES, PROVIDERS, Query
 from workers.tools.registry import ToolSettings, provider_of
 from workers.tools.web_search import WebSearch
 
@@ -123,6 +123,74 @@ async def test_domains_are_asked_for_and_held_to(engine):
     assert engine.asked[1]["params"]["q"].count("site:") == MAX_SITES
 
 
+HOSTS = [
+    "https://bücher.de/1",
+    "https://xn--bcher-kva.de/2",
+    "https://www.B%C3%9CCHER.de/3",
+    "https://evil.test/4",
+    "https://bucher.de/5",
+    "https://[::1]/6",
+]
+
+
+@pytest.mark.parametrize(
+    "named", ["bücher.de", "BÜCHER.de.", "xn--bcher-kva.de", "bu\u0308cher.de"]
+)
+async def test_an_internationalised_domain_is_the_same_however_it_is_written(engine, named):
+    engine.hits = [{"title": "t", "url": url} for url in HOSTS]
+    outcome = await search(engine, options={"filters": {"allowed_domains": [named]}})
+    assert engine.asked[0]["params"]["q"] == "what site:xn--bcher-kva.de"
+    assert outcome.sources == HOSTS[:3]
+    outcome = await search(engine, options={"filters": {"blocked_domains": [named]}})
+    assert outcome.sources == HOSTS[3:5]
+
+
+@pytest.mark.parametrize("provider", sorted(PROVIDERS))
+@pytest.mark.parametrize(
+    "allowed", [["no domain"], ["-", 5, None, ""], ["☃.test"], "a.test", {"a": 1}]
+)
+async def test_an_allowed_list_without_a_domain_lets_nothing_through(engine, provider, allowed):
+    engine.hits = HITS
+    options = {"filters": {"allowed_domains": allowed}}
+    outcome = await search(engine, {"queries": ["a", "b"]}, options, provider=provider)
+    assert json.loads(outcome.content) == {"queries": ["a", "b"], "results": []}
+    assert (outcome.sources, engine.asked) == ([], [])
+
+
+@pytest.mark.parametrize("filters", [None, {}, {"allowed_domains": []}, {"allowed_domains": None}])
+async def test_no_allowed_list_at_all_is_no_filter(engine, filters):
+    engine.hits = HITS[:1]
+    assert (await search(engine, options={"filters": filters})).sources == ["https://one.test/a"]
+
+
+async def test_a_blocked_entry_that_cannot_be_read_blocks_nothing(engine):
+    engine.hits = HITS[:2]
+    blocked = ["no domain", "☃", 5, "one.test"]
+    outcome = await search(engine, options={"filters": {"blocked_domains": blocked}})
+    assert engine.asked[0]["params"]["q"] == "what -site:one.test"
+    assert outcome.sources == ["https://www.two.test/b"]
+
+
+@pytest.mark.parametrize("provider", sorted(PROVIDERS))
+async def test_one_result_that_is_none_does_not_lose_the_others(engine, provider):
+    odd = [5, None, "x", [], {"title": "no address"}, {"url": 5}]
+    engine.hits = [
+        *odd,
+        {**HITS[0], "extra_snippets": ["more", 5]},
+        {**HITS[1], "extra_snippets": 5},
+    ]
+    outcome = await search(engine, provider=provider)
+    assert outcome.sources == ["https://one.test/a", "https://www.two.test/b"]
+    engine.hits = odd
+    assert json.loads((await search(engine, provider=provider)).content)["results"] == []
+
+
+def test_a_request_shows_no_key_in_a_log():
+    for provider in PROVIDERS:
+        settings = ToolSettings(5, provider=provider, url="http://a.test", api_key=KEY)
+        assert KEY not in repr(provider_of(settings).ask(Query("what", 3)))
+
+
 @pytest.mark.parametrize(
     ("size", "count", "chars"),
     [("low", 3, 400), (None, 6, 1000), ("x", 6, 1000), ([], 6, 1000), ("high", 10, 2500)],
@@ -143,6 +211,25 @@ async def test_several_queries_are_asked_at_once_and_merged_by_rank(engine):
     assert engine.most == 2
     assert len(outcome.sources) == 2
     assert json.loads(outcome.content)["queries"] == ["a", "b"]
+
+
+async def test_queries_past_the_bound_are_named_as_not_run(engine):
+    engine.hits = HITS[:1]
+    queries = [f"q{n}" for n in range(10)]
+    told = json.loads((await search(engine, {"queries": queries[:8]})).content)
+    assert (told["queries"], set(told)) == (queries[:8], {"queries", "results"})
+    assert len(engine.asked) == 8
+    told = json.loads((await search(engine, {"queries": queries})).content)
+    assert (told["queries"], told["queries_not_run"]) == (queries[:8], queries[8:])
+    assert len(engine.asked) == 16
+
+
+async def test_a_query_that_failed_beside_others_is_named(engine):
+    engine.hits = HITS[:1]
+    engine.broken.add("b")
+    told = json.loads((await search(engine, {"queries": ["a", "b"]})).content)
+    assert (told["queries"], told["failed_queries"]) == (["a", "b"], ["b"])
+    assert len(told["results"]) == 1
 
 
 @pytest.mark.parametrize("arguments", [{"query": ""}, {"query": 5}, {"q": "x"}, {"queries": [5]}])
@@ -173,7 +260,7 @@ async def test_a_redirect_takes_the_key_nowhere(engine):
 
 @pytest.mark.parametrize("provider", sorted(PROVIDERS))
 @pytest.mark.parametrize(
-    "body", [b"<html>", b"[]", b'"x"', b'{"results":[5],"web":{"results":[5]}}']
+    "body", [b"<html>", b"[]", b'"x"', b'{"results":{"a":5},"web":{"results":{"a":5}}}']
 )
 async def test_an_answer_that_is_none_is_told_as_such(engine, provider, body):
     engine.body = body
