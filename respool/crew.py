@@ -10,7 +10,7 @@ import logging
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from ingest.role import Ingest
 from ingest.run import RoundLimits
@@ -26,6 +26,9 @@ from workers.tools.role import Tools
 from workers.translate import TranslateLimits
 
 log = logging.getLogger(__name__)
+
+SHORTEST_TOOL_WAIT_S: Final = 30.0
+"""Workers that are only busy are not taken for dead."""
 
 
 def milliseconds(seconds: float) -> int:
@@ -56,6 +59,7 @@ def translate_limits(settings: Settings) -> TranslateLimits:
         grace_ms=milliseconds(settings.grace_s),
         max_out_bytes=settings.max_response_bytes,
         seal_after_ms=seal_after_ms(settings),
+        tool_wait_ms=tool_wait_ms(settings),
     )
 
 
@@ -67,6 +71,11 @@ def tool_limits(settings: Settings) -> ToolLimits:
         concurrency=settings.tool_concurrency,
         max_in_bytes=settings.max_response_bytes,
     )
+
+
+def tool_wait_ms(settings: Settings) -> int:
+    """How long calls may wait for any tool worker: those that run may take all their time first."""
+    return milliseconds(max(settings.tool_timeout_s + settings.lease_s, SHORTEST_TOOL_WAIT_S))
 
 
 def tool_settings(settings: Settings) -> ToolSettings:
@@ -129,7 +138,12 @@ class Crew:
         if Role.TRANSLATE in roles:
             self._translate = Translate(store, translate_limits(settings))
         elif Role.TOOLS in roles:
-            self._sweeper = Sweeper(store, lease_ms=lease_ms, seal_after_ms=seal_after_ms(settings))
+            self._sweeper = Sweeper(
+                store,
+                lease_ms=lease_ms,
+                seal_after_ms=seal_after_ms(settings),
+                tool_wait_ms=tool_wait_ms(settings),
+            )
         if Role.TOOLS in roles:
             self._tools = Tools(store, Registry(tool_settings(settings)), tool_limits(settings))
         self._stack = AsyncExitStack()

@@ -28,7 +28,12 @@ class Translate:
         self._limits = limits
         self._max_open = max_open
         self._slices = Slices()
-        self._sweeper = Sweeper(store, lease_ms=limits.lease_ms, seal_after_ms=limits.seal_after_ms)
+        self._sweeper = Sweeper(
+            store,
+            lease_ms=limits.lease_ms,
+            seal_after_ms=limits.seal_after_ms,
+            tool_wait_ms=limits.tool_wait_ms,
+        )
         self._open: dict[str, Translation] = {}
 
     async def __aenter__(self) -> Self:

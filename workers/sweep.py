@@ -16,7 +16,7 @@ from streams.logs import State
 from streams.scripts.refused import Refused
 from streams.scripts.responses import cancel
 from streams.scripts.rounds import LOST_DATA, lost
-from streams.scripts.tools import expire_tools
+from streams.scripts.tools import NO_WAIT_BOUND, expire_tools
 from streams.store import Store
 from translator.protocol.entries import Entry, Kind
 from translator.protocol.errors import StoreError
@@ -38,11 +38,22 @@ MISSING_LOOK_MS: Final = 5_000
 class Sweeper:
     """One per process of the translate role."""
 
-    def __init__(self, store: Store, *, lease_ms: int, seal_after_ms: int = 0) -> None:
-        """`seal_after_ms`: from a response's end to its sealing; 0: never."""
+    def __init__(
+        self,
+        store: Store,
+        *,
+        lease_ms: int,
+        seal_after_ms: int = 0,
+        tool_wait_ms: int = NO_WAIT_BOUND,
+    ) -> None:
+        """`seal_after_ms`: from a response's end to its sealing; 0: never.
+
+        `tool_wait_ms`: how long a response's calls may wait for any worker before they have failed.
+        """
         self._store = store
         self._lease_ms = lease_ms
         self._seal_after_ms = seal_after_ms
+        self._tool_wait_ms = tool_wait_ms
         self._sealer = Sealer(store)
         self._missing: dict[str, int] = {}  # when a response was first not there; left by `_gone`
 
@@ -122,7 +133,7 @@ class Sweeper:
     async def _look_after_tools(self, rid: str) -> int:
         """Failed results for calls that nobody will end; when the next claim runs out, or 0."""
         store = self._store
-        expired = await store.writer.do(expire_tools(store.keys, rid))
+        expired = await store.writer.do(expire_tools(store.keys, rid, wait_ms=self._tool_wait_ms))
         if expired.entries:
             store.handover.publish_input(rid, expired.entries)
         if expired.free:

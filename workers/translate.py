@@ -15,6 +15,7 @@ from streams import metrics
 from streams.scripts.hints import due_drop, due_enter
 from streams.scripts.outputs import Alive, CommitResult, Lease, commit
 from streams.scripts.refused import Reason, Refused
+from streams.scripts.tools import NO_WAIT_BOUND
 from streams.store import Store
 from translator.protocol.entries import Entry
 from translator.protocol.errors import LimitPassed, RespoolError
@@ -41,6 +42,8 @@ class TranslateLimits:
     max_out_bytes: int
     seal_after_ms: int = 0
     """From a stored response's end to its sealing; 0: never."""
+    tool_wait_ms: int = NO_WAIT_BOUND
+    """How long a response's calls may wait for any tool worker."""
 
 
 class Translation:

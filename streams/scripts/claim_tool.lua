@@ -37,5 +37,5 @@ if s[1] == '1' then return redis.error_reply('REFUSED DONE') end
 if not first or s[2] == '1' then return redis.error_reply('REFUSED NOTHING') end
 if live >= tonumber(ARGV[3]) then return redis.error_reply('REFUSED LEASED') end
 
-redis.call('HSET', KEYS[2], 'claim:' .. first, ARGV[1] .. ':' .. (now + ARGV[2]) .. ':' .. (tried + 1))
+redis.call('HSET', KEYS[2], 'claim:' .. first, ARGV[1] .. ':' .. (now + ARGV[2]) .. ':' .. (tried + 1), 'since', now)
 return {first, redis.call('HGET', KEYS[2], 'job:' .. first), first .. ':' .. ARGV[1], now, free - 1, 0}

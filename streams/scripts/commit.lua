@@ -59,7 +59,7 @@ if head > 16 and not terminal then
     end
   end
   if added > 0 then
-    redis.call('HSET', KEYS[5], 'order', order)
+    redis.call('HSET', KEYS[5], 'order', order, 'since', now)
     redis.call('PEXPIREAT', KEYS[5], s[7])
     redis.call('HINCRBY', KEYS[1], 'jobs', added)
   end

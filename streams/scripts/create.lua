@@ -36,7 +36,7 @@ if #ARGV > 9 then
     order[#order + 1] = ARGV[i]
     redis.call('HSET', KEYS[3], 'job:' .. ARGV[i], ARGV[i + 1])
   end
-  redis.call('HSET', KEYS[3], 'order', table.concat(order, ','))
+  redis.call('HSET', KEYS[3], 'order', table.concat(order, ','), 'since', now)
   redis.call('PEXPIRE', KEYS[3], life)
 end
 if ARGV[9] ~= '' then

@@ -20,7 +20,7 @@ if bytes > tonumber(ARGV[4]) and #ARGV[3] > tonumber(ARGV[5]) then return redis.
 
 local n = s[2] + 1
 redis.call('XADD', KEYS[2], n .. '-1', 'k', ARGV[2], 't', now, 'd', ARGV[3])
-redis.call('HSET', KEYS[3], 'done:' .. ARGV[1], n .. ':' .. now)
+redis.call('HSET', KEYS[3], 'done:' .. ARGV[1], n .. ':' .. now, 'since', now)
 redis.call('HSET', KEYS[1], 'in', n, 'in_bytes', bytes, 'jobs', s[4] - 1)
 if ARGV[2] == 'tool_result' then
   redis.call('HSET', KEYS[1], 'results', (s[5] and s[5] .. ',' or '') .. ARGV[1] .. ':' .. n)

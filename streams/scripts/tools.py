@@ -29,13 +29,22 @@ ALWAYS_FITS = 4096
 NO_BOUND = 2**53
 """In place of a bound in bytes."""
 
-LOST_MESSAGE = "The worker that ran this call was lost."
-LOST_RESULT = (
-    b'"ok":false,"failed":"worker lost","content":"{\\"error\\":\\"%s\\"}","output":null,'
-    b'"error":{"type":"mcp_protocol_error","code":-32000,"message":"%s"},"sources":[],'
-    b'"started":0,"ended":0}'
-) % (LOST_MESSAGE.encode(), LOST_MESSAGE.encode())
-LOST_LIST = b'"tools":[],"error":"%s"}' % LOST_MESSAGE.encode()
+NO_WAIT_BOUND = 2**53
+"""In place of a wait for a worker, in ms."""
+
+
+def _failure(why: bytes, text: bytes) -> tuple[bytes, bytes]:
+    """The data of a failed result, and of a failed list, each behind its key. `why` is for who reads the log."""
+    result = (
+        b'"ok":false,"failed":"%s","content":"{\\"error\\":\\"%s\\"}","output":null,'
+        b'"error":{"type":"mcp_protocol_error","code":-32000,"message":"%s"},"sources":[],'
+        b'"started":0,"ended":0}'
+    ) % (why, text, text)
+    return result, b'"tools":[],"error":"%s"}' % text
+
+
+LOST = _failure(b"worker lost", b"The worker that ran this call was lost.")
+UNTAKEN = _failure(b"not taken", b"No tool worker has taken this call.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +143,13 @@ def tool_result(
     )
 
 
-def expire_tools(keys: Keys, rid: str, *, max_tries: int = MAX_TRIES) -> Call[Expired]:
-    """Jobs whose worker died and which must not run again get a failed result. Refuses MISSING, DONE.
+def expire_tools(
+    keys: Keys, rid: str, *, max_tries: int = MAX_TRIES, wait_ms: int = NO_WAIT_BOUND
+) -> Call[Expired]:
+    """Jobs that nobody will run get a failed result. Refuses MISSING, DONE.
+
+    Those are jobs whose worker died and which must not run again; and all that are left, where none of the response's
+    has been taken or has ended for `wait_ms`.
 
     A repeat finds what is left to do, which is nothing: its entries then come by the log alone.
     """
@@ -143,7 +157,7 @@ def expire_tools(keys: Keys, rid: str, *, max_tries: int = MAX_TRIES) -> Call[Ex
         rid,
         EXPIRE,
         (keys.state(rid), keys.input(rid), keys.jobs(rid)),
-        (max_tries, LOST_RESULT, LOST_LIST, keys.bell_in(rid)),
+        (max_tries, *LOST, keys.bell_in(rid), wait_ms, *UNTAKEN),
         _expired,
     )
 

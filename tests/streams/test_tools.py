@@ -21,6 +21,7 @@ def calls(count: int, **changes) -> list[tuple[str, bytes]]:
     return [job(f"1.{slot}", **changes) for slot in range(count)]
 
 
+LOST = "The worker that ran this call was lost."
 LIST = job("list.0", kind="list")
 
 
@@ -297,7 +298,7 @@ async def test_dead_claims_that_must_not_run_again_get_a_failed_result(rig):
     assert (await rig.state()).jobs == 3
     result = json.loads(expired.entries[0].data)
     assert (result["ok"], result["failed"]) == (False, "worker lost")
-    assert json.loads(result["content"]) == {"error": tools.LOST_MESSAGE}
+    assert json.loads(result["content"]) == {"error": LOST}
     again = await rig.expire_tools()
     assert (again.entries, again.free) == ([], 2)
     late = await rig.tool_result("1.0", b'{"late":1}')
@@ -309,7 +310,33 @@ async def test_a_list_whose_workers_all_died_has_an_error(rig):
     await ran_out(rig, max_tries=1)
     (entry,) = (await rig.expire_tools(max_tries=1)).entries
     assert entry.kind == Kind.TOOLS_LISTED
-    assert json.loads(entry.data) == {"key": "list.0", "tools": [], "error": tools.LOST_MESSAGE}
+    assert json.loads(entry.data) == {"key": "list.0", "tools": [], "error": LOST}
+
+
+async def test_jobs_that_no_worker_takes_fail_once_they_have_waited_too_long(rig):
+    await created(rig, LIST, job("1.0"), job("1.1"))
+    patient = await rig.expire_tools(wait_ms=60_000)
+    assert (patient.entries, patient.free) == ([], 3)
+    await asyncio.sleep(0.005)  # the server's clock must have moved on
+    ended = await rig.expire_tools(wait_ms=1)
+    assert [(entry.kind, json.loads(entry.data)["key"]) for entry in ended.entries] == [
+        (Kind.TOOLS_LISTED, "list.0"),
+        (Kind.TOOL_RESULT, "1.0"),
+        (Kind.TOOL_RESULT, "1.1"),
+    ]
+    assert "No tool worker" in json.loads(ended.entries[0].data)["error"]
+    assert "No tool worker" in json.loads(ended.entries[1].data)["error"]["message"]
+    state = await rig.state()
+    assert (state.jobs, len(state.results)) == (0, 2)
+    assert (await rig.expire_tools(wait_ms=1)).entries == []
+
+
+async def test_jobs_wait_as_long_as_one_of_theirs_runs(rig):
+    await created(rig, job("1.0"), job("1.1"))
+    assert (await rig.claim_tool("live", lease_ms=50_000, limit=1)).key == "1.0"
+    await asyncio.sleep(0.005)
+    waiting = await rig.expire_tools(wait_ms=1)
+    assert (waiting.entries, waiting.free) == ([], 1)
 
 
 async def test_there_is_nothing_to_end_while_all_live(rig):

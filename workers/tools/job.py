@@ -125,12 +125,15 @@ def arguments_of(text: str) -> dict[str, Any]:
 
 
 def result_data(key: str, outcome: Outcome, *, started: int, ended: int) -> bytes:
-    """The data of a `tool_result` entry. Times are ms of the server's clock."""
+    """The data of a `tool_result` entry. Times are ms of the server's clock.
+
+    `output` is null where the client is shown what the model is told: a large result is stored once.
+    """
     data: dict[str, Any] = {
         "key": key,
         "ok": outcome.ok,
         "content": outcome.content,
-        "output": outcome.output,
+        "output": None if outcome.output == outcome.content else outcome.output,
         "error": outcome.error,
         "sources": outcome.sources,
         "started": started,

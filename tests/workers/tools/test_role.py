@@ -110,7 +110,7 @@ async def test_a_call_is_run_and_its_result_is_in_the_log(store, mcp):
         "key": "1.0",
         "ok": True,
         "content": "hello",
-        "output": "hello",
+        "output": None,  # what the model is told is shown
         "error": None,
         "sources": [],
     }
