@@ -56,6 +56,7 @@ NAMES: Final = {
     # streams (see streams/figures.py)
     "writer_pending_bytes": "Bytes of writes that have no reply yet.",
     "writer_pipelines": "Pipelines sent by the group-commit writer since the start.",
+    "repeats_total": "Calls that the log had carried out before (a reply was lost), by script.",
     "writer_calls": "Scripts sent in those pipelines: calls a pipeline tell how writes group.",
     "doorbell_rings": "Messages heard on channels since the start.",
     "hints_lost": "Work hints that could not be written; the sweeper makes them good.",

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
+from streams import metrics
 from streams.client import ANSWER_TIMEOUT_S, Connections, Link, as_store_error, word_of
 from streams.faults import StoreAway
 from streams.scripts.call import SCRIPTS, Call
@@ -290,9 +291,12 @@ def read(call: Call[T], reply: Any) -> T | RespoolError:
     if isinstance(reply, ResponseError):
         return Refused.of(str(reply), call.rid) or as_store_error(reply)
     try:
-        return call.parse(reply)
+        result = call.parse(reply)
     except RespoolError as error:
         return error
+    if call.script is not None and getattr(result, "dup", False):
+        metrics.count("repeats_total", script=call.script.name)
+    return result
 
 
 def deliver(call: Call[Any], on_reply: OnReply, result: Any) -> None:

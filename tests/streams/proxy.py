@@ -20,6 +20,8 @@ class Proxy:
         """New connections are closed at once."""
         self.mute = False
         """Replies are swallowed, and the connection stays."""
+        self.looks = True
+        """Whether `seen` grows."""
         self.seen = b""
         """All that clients sent, for tests that look for a command."""
 
@@ -30,7 +32,10 @@ class Proxy:
         try:
             if self.away:
                 return
-            back, forth = await asyncio.open_connection(*self._target)
+            try:
+                back, forth = await asyncio.open_connection(*self._target)
+            except OSError:  # the server is away: so are we
+                return
             self._writers |= {writer, forth}
             try:
                 async with asyncio.TaskGroup() as group:
@@ -49,7 +54,8 @@ class Proxy:
 
     async def _requests(self, reader: asyncio.StreamReader, forth: asyncio.StreamWriter) -> None:
         while chunk := await reader.read(1 << 16):
-            self.seen += chunk
+            if self.looks:
+                self.seen += chunk
             forth.write(chunk)
             await forth.drain()
         raise EOFError
