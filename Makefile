@@ -11,6 +11,7 @@ BIN := .venv/bin
 READY := .venv/.installed
 CODE := translator streams ingest workers api respool benchmarks
 ARGS ?=
+TRIALS ?= 200
 
 .PHONY: help
 help: ## show this list
@@ -72,6 +73,10 @@ check: lint types arch test ## what CI runs
 .PHONY: bench
 bench: $(READY) ## load through `respool serve`: added latency, first byte, frames a second
 	$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: chaos
+chaos: $(READY) ## faults under load: kills, stops, lost replies, an older store (TRIALS=200)
+	$(BIN)/python -m tests.chaos --trials $(TRIALS) $(ARGS)
 
 .PHONY: wheel
 wheel: $(READY) ## build dist/respool-*.whl

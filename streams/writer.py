@@ -10,6 +10,7 @@ translate worker (commit), api (create, cancel, delete); a second instance, on i
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -65,6 +66,8 @@ class Writer:
         self._down_since: float | None = None
         """Set at the first trouble, cleared by the first exchange without any."""
         self._pause = FIRST_PAUSE_S
+        self.trouble_at = -math.inf
+        """When the store was last found away, on the loop's clock."""
         self._load_scripts = True
         """Set at the start, after every trouble and at NOSCRIPT; cleared when the scripts are loaded."""
         self._reloads = 0
@@ -216,7 +219,7 @@ class Writer:
         self, error: Exception, *, progress: bool, rids: set[str] | None = None
     ) -> None:
         """Pause and let the loop try again, or give up past the bound (all that waits, or only what is of `rids`)."""
-        now = asyncio.get_running_loop().time()
+        now = self.trouble_at = asyncio.get_running_loop().time()
         if self._down_since is None or progress:
             self._down_since = now
         # A server that comes back may have forgotten the scripts: loading them costs one exchange.

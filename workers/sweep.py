@@ -18,6 +18,7 @@ from streams.scripts.responses import cancel
 from streams.scripts.rounds import LOST_DATA, lost
 from streams.scripts.tools import NO_WAIT_BOUND, expire_tools
 from streams.store import Store
+from streams.writer import LONGEST_PAUSE_S
 from translator.protocol.entries import Entry, Kind
 from translator.protocol.errors import StoreError
 from workers.seal import Sealer
@@ -27,6 +28,10 @@ log = logging.getLogger(__name__)
 
 TURN_S: Final = 0.25
 """Between two looks at the due set: what a takeover may cost beyond the lease."""
+
+RETURN_S: Final = 2 * LONGEST_PAUSE_S + 0.25
+"""From the last failure of this process to the first success of any other: the store came back within our pause, theirs
+has begun by then, and the rest is a handshake and a pipeline."""
 
 MISSING_GRACE_MS: Final = 30_000
 """A response is entered before it is created: one that is not there may still be on its way."""
@@ -78,11 +83,17 @@ class Sweeper:
         """Look at what is due; how many there were."""
         rids = await self._store.due.take()
         if rids:
+            await self._let_holders_return()
             now = await self._store.logs.now()
             async with asyncio.TaskGroup() as group:
                 for rid in rids:
                     group.create_task(self._look(rid, now))
         return len(rids)
+
+    async def _let_holders_return(self) -> None:
+        """An outage longer than a lease is nobody's death: whoever lives renews what ran out meanwhile."""
+        now = asyncio.get_running_loop().time()
+        await asyncio.sleep(max(0.0, self._store.writer.trouble_at + RETURN_S - now))
 
     async def _look(self, rid: str, now: int) -> None:
         """Judge one response. What fails is looked at again when the due set gives it out again."""

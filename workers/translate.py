@@ -19,7 +19,7 @@ from streams.scripts.tools import NO_WAIT_BOUND
 from streams.store import Store
 from translator.protocol.entries import Entry
 from translator.protocol.errors import LimitPassed, RespoolError
-from workers.fold import Batch, Fold
+from workers.fold import Batch, Diverged, Fold
 from workers.follow import Following
 from workers.lease import Holding
 from workers.slices import Slices
@@ -68,6 +68,9 @@ class Translation:
         self._fold = Fold(rid, NO_LEASE)  # replaced when the lease is granted
         self._held = False  # the lease was granted
         self._over = False  # set once, by `_close`
+        self._sure = (
+            0  # entries folded before the last beat was sent: the next one must know of them
+        )
         self._broken = ""  # why the fold cannot go on
         self._ending: asyncio.Task[None] | None = None  # set when a broken fold is ended
         self._status = ""  # as last committed
@@ -109,8 +112,18 @@ class Translation:
     def _beaten(self, reply: Alive | RespoolError) -> None:
         if isinstance(reply, RespoolError):
             self._refused(reply)
-        elif reply.last > self._fold.fed:
+            return
+        if self._taken_back(reply):
+            self._stuck(Diverged(f"the log has lost what followed entry {reply.last}"))
+            return
+        self._sure = self._fold.fed
+        if reply.last > self._fold.fed:
             self._following.read()
+
+    def _taken_back(self, reply: Alive) -> bool:
+        """Whether a failover lost entries that were folded or committed. A commit in flight would be refused."""
+        lost = reply.last < self._sure or reply.cursor != self._fold.cursor
+        return lost and not self._fold.flying
 
     # ---- folding (workers.follow.Folder) --------------------------------------------------------
 

@@ -65,6 +65,8 @@ class Alive:
     last: int
     cancelled: bool
     done: bool
+    cursor: int
+    """The committed one."""
 
 
 class Frame(NamedTuple):
@@ -177,7 +179,7 @@ def heartbeat(keys: Keys, rid: str, *, fence: str, lease_ms: int) -> Call[Alive]
 
 
 def _alive(reply: Any) -> Alive:
-    return Alive(reply[0], bool(reply[1]), bool(reply[2]))
+    return Alive(reply[0], bool(reply[1]), bool(reply[2]), reply[3])
 
 
 def release(keys: Keys, rid: str, *, fence: str) -> Call[None]:

@@ -25,7 +25,7 @@ TERMINAL = (b"event: response.completed\n", b"event: response.failed\n")
 PATIENCE_S = 1.0
 """Silence after which a client tries the other replica; a process that stands still looks like that."""
 CREATE_PATIENCE_S = 10.0
-PAUSE_S = 0.1
+PAUSE_S = 0.03
 """Before the next try where a replica does not answer."""
 STAY = 0.4
 """Of the connections, those that are read to the end."""
@@ -122,7 +122,8 @@ class Client:
         left = None if stays else self._dice.randint(*FRAMES_READ)
         async for frame in frames_of(answer):
             if frame == DONE:
-                viewing.whole = viewing.frames[-1].startswith(TERMINAL)
+                viewing.whole = bool(viewing.frames) and viewing.frames[-1].startswith(TERMINAL)
+                viewing.refused = "" if viewing.whole else "[DONE] and no terminal frame"
                 return
             if frame.startswith(b"event: error\n"):
                 viewing.refused = frame.decode()
@@ -162,7 +163,7 @@ class Audience:
 
     async def sit(self, place: int) -> None:
         """The life of one client."""
-        dice = random.Random(f"{self._seed}-{place}")
+        dice = random.Random(f"{self._seed}-{place}")  # noqa: S311 - nothing secret
         client = Client(self._doors, dice)
         for kind in itertools.islice(itertools.cycle(KINDS), place, None):
             if self._leaving:

@@ -6,15 +6,22 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 
+from streams.scripts.outputs import COMMIT
+from streams.scripts.responses import CREATE
+from streams.scripts.rounds import APPEND
+from streams.scripts.tools import RESULT
 from tests.chaos.fleet import LEASE_S, ROLES, Member
 from tests.chaos.stage import Stage
+from tests.respool.processes import all_of
 from tests.wait import wait_until
 
 STOPPED_S = 2.5 * LEASE_S
 """Past the lease, and past the sweeper's turn."""
-REPLIES = 4
-"""Lost in a trial: some of them are of reads."""
-LOSE_S = 10.0
+REPLIES = 3
+"""Lost in a trial, of the script by which a role writes."""
+WRITES = {"translate": COMMIT, "ingest": APPEND, "api": CREATE, "tools": RESULT}
+LOSE_S = 20.0
+"""For so many writes to come by: creates and results of tools are few."""
 LATE_FRAMES = 20
 """What the clients have seen that a failover takes back."""
 
@@ -34,36 +41,44 @@ async def kill(stage: Stage, member: Member) -> None:
     """-9: no goodbye, no leases released."""
     await member.look()
     stage.lose(member)
-    await member.replica.kill()
+    twin = stage.control.workers[member.number - 1]
+    await all_of(member.replica.kill(), twin.end())
     await stage.watch()
-    await member.start()
+    await all_of(member.start(), twin.start())
 
 
 async def stop(stage: Stage, member: Member) -> None:
     """Stopped past the lease: it wakes up, believes that it still holds what it held, and writes."""
     stage.lose(member)
-    member.replica.signal(signal.SIGSTOP)
+    both = (member.replica, stage.control.workers[member.number - 1])
+    for one in both:
+        one.signal(signal.SIGSTOP)
     await asyncio.sleep(STOPPED_S)
-    member.replica.signal(signal.SIGCONT)
+    for one in both:
+        one.signal(signal.SIGCONT)
     await stage.watch()
 
 
 async def end(stage: Stage, member: Member) -> None:
     """SIGTERM, as in a rolling restart."""
     await member.look()
+    twin = stage.control.workers[member.number - 1]
     member.replica.signal(signal.SIGTERM)
+    await twin.end(signal.SIGTERM)
     await stage.watch()
     status = await member.replica.wait()
     if status != 0:
         stage.judge.broken.append(f"{member.name} ended with {status} after SIGTERM")
-    await member.start()
+    await all_of(member.start(), twin.start())
 
 
 async def lose_replies(stage: Stage, member: Member) -> None:
     """The store carries commands out, and their sender never hears of it."""
     proxy = member.proxy
     assert proxy is not None
+    proxy.losing_of = WRITES[member.role].sha.encode()
     proxy.losing = REPLIES
+    stage.control.workers[member.number - 1].proxy.losing = REPLIES
     await wait_until(lambda: proxy.losing == 0, LOSE_S)
     await stage.watch()
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Self
@@ -22,9 +22,10 @@ SAMPLE = re.compile(r"^respool_(\w+?)(\{.*\})? ([\d.e+]+)$", re.MULTILINE)
 class Member:
     """A place in the fleet, which process after process takes."""
 
-    def __init__(self, name: str, role: str, folder: Path, settings: dict[str, str]) -> None:
-        self.name = name
+    def __init__(self, role: str, number: int, folder: Path, settings: dict[str, str]) -> None:
+        self.name = f"{role}-{number}"
         self.role = role
+        self.number = number
         self.proxy: Proxy | None = None
         self.replica: Replica
         self._folder = folder
@@ -54,7 +55,9 @@ class Member:
 class Fleet:
     """All members. As a context manager they run inside."""
 
-    def __init__(self, folder: Path, url: str, settings: dict[str, str], base_of: object) -> None:
+    def __init__(
+        self, folder: Path, url: str, settings: dict[str, str], base_of: Callable[[str], str]
+    ) -> None:
         self._folder = folder
         self._url = url
         self._settings = settings
@@ -76,13 +79,13 @@ class Fleet:
         await self._stack.aclose()
 
     async def _member(self, role: str, number: int) -> Member:
-        name = f"{role}-{number}"
-        settings = {**self._settings, "UPSTREAM_URL": self._base_of(name), "REDIS_URL": self._url}
+        base = self._base_of(f"{role}-{number}")
+        settings = {**self._settings, "UPSTREAM_URL": base, "REDIS_URL": self._url}
         if number != 1:
-            return Member(name, role, self._folder, settings)
+            return Member(role, number, self._folder, settings)
         proxy, url = await self._stack.enter_async_context(proxied(self._url))
         proxy.looks = False
-        member = Member(name, role, self._folder, {**settings, "REDIS_URL": url})
+        member = Member(role, number, self._folder, {**settings, "REDIS_URL": url})
         member.proxy = proxy
         return member
 

@@ -13,6 +13,7 @@ from streams.faults import LogLost
 from streams.scripts.refused import Reason, Refused
 from streams.store import Store
 from tests.chaos.audience import NUMBER, TERMINAL, Viewing
+from tests.chaos.tally import Tally
 from tests.ingest.made import entries
 from tests.translator import laws
 from tests.wait import wait_until
@@ -22,25 +23,6 @@ from workers.translate_end import MESSAGE, ending
 
 END_S = 15.0
 """For a response that nobody reads to reach its end: some leases, and a busy machine."""
-
-
-@dataclass
-class Tally:
-    """What was found out about some responses."""
-
-    responses: int = 0
-    completed: int = 0
-    failed: int = 0
-    """With the ingest process that carried it."""
-    taken_back: int = 0
-    frames: int = 0
-    lost: int = 0
-    repeated: int = 0
-    disordered: int = 0
-
-    def add(self, other: "Tally") -> None:
-        for name, amount in vars(other).items():
-            setattr(self, name, getattr(self, name) + amount)
 
 
 @dataclass

@@ -13,9 +13,11 @@ from aiohttp import web
 
 from streams.store import Store
 from tests.chaos.audience import Audience, Viewing
+from tests.chaos.control import Control, controlled
 from tests.chaos.fleet import LEASE_S, Fleet, Member
-from tests.chaos.judge import Judge, Tally
+from tests.chaos.judge import Judge
 from tests.chaos.model import Model
+from tests.chaos.tally import Tally
 from tests.chaos.valkey import Valkey
 from tests.ingest.server import serving as upstream_serving
 from tests.respool import errands
@@ -28,11 +30,13 @@ WATCH_S = 2 * LEASE_S
 """How long the clients are watched after a fault: a takeover fits."""
 MOVED_S = 20.0
 """Bound of the wait for all streams to go on."""
-WARM_FRAMES = 20
-"""Of each client, before the first fault.""" 
+LEAVE_S = 60.0
+"""For the clients to read to the end what they have begun."""
 TOOL_S = 0.1
 """What a call of a tool takes."""
 NAMESPACE = "chaos"
+CALM = "none"
+"""The name of the time before the first fault."""
 
 
 class Tools(errands.Tools):
@@ -65,6 +69,7 @@ class Stage:
     model: Model
     fleet: Fleet
     judge: Judge
+    control: Control
     tallies: dict[str, Tally] = field(default_factory=dict)
     """By the name of the trial in which a response was."""
     gaps: dict[str, list[float]] = field(default_factory=dict)
@@ -73,7 +78,6 @@ class Stage:
     """Of the trial that runs."""
     audience: Audience = field(init=False)
     _began: float = 0.0
-    _watched: bool = False
 
     @property
     def frames_seen(self) -> int:
@@ -81,7 +85,8 @@ class Stage:
 
     def begin(self, name: str) -> None:
         """A trial of this name begins now."""
-        self.name, self._began = name, time.monotonic()
+        self.name = self.control.trial = name
+        self._began = time.monotonic()
         for viewing in self.audience.viewings:
             viewing.lived_through.append(name)
 
@@ -151,16 +156,22 @@ async def staged(folder: Path, seed: int) -> AsyncIterator[Stage]:
                 "WEB_SEARCH_URL": engine.url,
                 "LEASE_S": str(LEASE_S),
             }
-            async with Fleet(folder, valkey.url, settings, model.base_of) as fleet:
-                stage = Stage(valkey, store, model, fleet, Judge(store))
+            async with (
+                Fleet(folder, valkey.url, settings, model.base_of) as fleet,
+                controlled(valkey.url) as control,
+            ):
+                stage = Stage(valkey, store, model, fleet, Judge(store), control)
                 doors = lambda: [member.replica.url for member in fleet.of("api")]  # noqa: E731
                 stage.audience = Audience(doors, tools.url, stage.judged, seed)
-                async with asyncio.TaskGroup() as group:
+                async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as group:
                     for place in range(CLIENTS):
                         group.create_task(stage.audience.sit(place))
-                    await wait_until(lambda: stage.frames_seen > CLIENTS * WARM_FRAMES, MOVED_S)
+                    await wait_until(lambda: stage.judge.total.responses > 2 * CLIENTS, MOVED_S)
+                    stage.begin(CALM)
+                    await stage.watch()
                     yield stage
                     stage.audience.leave()
+                    limit.reschedule(asyncio.get_running_loop().time() + LEAVE_S)
                 await stage.close()
     finally:
         await valkey.kill()

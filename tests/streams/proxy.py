@@ -16,6 +16,8 @@ class Proxy:
         self.port = 0
         self.losing = 0
         """Chunks of replies to lose from now on; each loss cuts its connection."""
+        self.losing_of = b""
+        """Only of connections whose last request has this in it."""
         self.away = False
         """New connections are closed at once."""
         self.mute = False
@@ -37,10 +39,11 @@ class Proxy:
             except OSError:  # the server is away: so are we
                 return
             self._writers |= {writer, forth}
+            asked = bytearray()
             try:
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(self._requests(reader, forth))
-                    group.create_task(self._replies(back, writer))
+                    group.create_task(self._requests(reader, forth, asked))
+                    group.create_task(self._replies(back, writer, asked))
             except* (OSError, EOFError):
                 pass
             finally:
@@ -52,19 +55,24 @@ class Proxy:
             writer.close()
             self._tasks.discard(task)
 
-    async def _requests(self, reader: asyncio.StreamReader, forth: asyncio.StreamWriter) -> None:
+    async def _requests(
+        self, reader: asyncio.StreamReader, forth: asyncio.StreamWriter, asked: bytearray
+    ) -> None:
         while chunk := await reader.read(1 << 16):
+            asked[:] = chunk
             if self.looks:
                 self.seen += chunk
             forth.write(chunk)
             await forth.drain()
         raise EOFError
 
-    async def _replies(self, back: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _replies(
+        self, back: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: bytearray
+    ) -> None:
         while chunk := await back.read(1 << 16):
             if self.mute:
                 continue
-            if self.losing:
+            if self.losing and self.losing_of in asked:
                 self.losing -= 1
                 break
             writer.write(chunk)

@@ -6,7 +6,7 @@ from streams import metrics
 from streams.faults import StoreAway
 from streams.scripts.outputs import acquire
 from streams.scripts.responses import create, delete, keep
-from streams.scripts.rounds import claim_round
+from streams.scripts.rounds import claim_round, heartbeat_round
 from streams.store import Store
 from tests.ingest.made import entries, made, request_data
 from tests.wait import wait_until
@@ -93,6 +93,27 @@ async def test_a_dead_attempt_is_lost_and_handed_over_as_such(store: Store) -> N
 async def ilease_over(store: Store, rid: str) -> bool:
     state = await store.logs.state(rid)
     return state is not None and state.ilease < await store.logs.now()
+
+
+async def test_a_round_whose_lease_ran_out_while_the_store_was_away_is_not_lost(
+    store: Store,
+) -> None:
+    """Its ingest was away from the store as well, and comes back within its pause."""
+    rid = await made(store)
+    claim = await store.writer.do(claim_round(store.keys, rid, token="a", lease_ms=1))
+    await store.due.enter(rid, after_ms=-1)
+    store.writer.trouble_at = asyncio.get_running_loop().time()
+    turn = asyncio.create_task(Sweeper(store, lease_ms=LEASE_MS).turn())
+    await wait_until(lambda: taken(store, rid))
+    call = heartbeat_round(store.keys, rid, fence=claim.fence, lease_ms=60_000)
+    await store.writer.do(call)
+    assert await turn == 1
+    assert "round_end" not in [entry.kind for entry in await entries(store, rid)]
+
+
+async def taken(store: Store, rid: str) -> bool:
+    """Whether a sweeper has it in hand."""
+    return (await due_at(store, rid) or 0) > await store.logs.now()
 
 
 async def test_a_response_past_its_deadline_is_ended(store: Store) -> None:

@@ -445,6 +445,39 @@ async def test_a_rollback_of_the_state_under_a_translator_is_not_written_over(st
     assert state.status == "failed"
 
 
+@pytest.mark.parametrize("grown", [False, True])
+async def test_a_translator_whose_log_was_taken_back_in_silence_does_not_hold_it_for_ever(
+    store, server, grown: bool
+):
+    """A failover loses the last entry; where another one has taken its number, only the cursor tells."""
+    go_on = asyncio.Event()
+    server.play(*text_stream("a", "b")[:4], go_on, text_stream("a", "b")[4], End.HANG)
+    async with translating(store), ingesting(store, server.url):
+        rid = await made(store)
+        await begin(store, rid)
+        await wait_until(lambda: committed(store, rid, 5))
+        older = await store.connections.command("HGETALL", store.keys.state(rid))
+        last = (await store.logs.state(rid)).last
+        go_on.set()
+        await wait_until(lambda: committed(store, rid, 6))
+        command, keys = store.connections.command, store.keys
+        for key, kept in ((keys.input(rid), last), (keys.output(rid), 5)):
+            found = await command("XRANGE", key, "-", "+")
+            await command("DEL", key)
+            for name, fields in found[:kept]:
+                await command("XADD", key, name, *(x for pair in fields.items() for x in pair))
+        await command("HSET", keys.state(rid), *(x for pair in older.items() for x in pair))
+        if grown:
+            await command(
+                "XADD", keys.input(rid), f"{last + 1}-1", "k", "cancel", "t", "1", "d", "{}"
+            )
+            await command("HINCRBY", keys.state(rid), "in", 1)
+        async with asyncio.timeout(5):
+            frames = await stream(store, rid)
+    assert types(frames)[-1] == "failed"
+    await lawful(store, rid)
+
+
 async def done(store: Store, rid: str) -> bool:
     state = await store.logs.state(rid)
     return state is not None and state.done
