@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from streams import metrics
 from streams import writer as writing
 from streams.client import connect
 from streams.faults import StoreAway
@@ -192,6 +193,7 @@ async def test_a_server_that_keeps_no_scripts_fails_that_call_alone(store):
 async def test_lost_replies_cost_nothing_but_time(behind):
     proxy, rig = behind
     results, sequence = [], 0
+    counted = metrics.value("repeats_total", script="append")
     for n in range(1, 31):
         proxy.losing = n % 3 == 0
         results.append(await rig.append(n, ("frame", b"%d" % n)))
@@ -199,7 +201,8 @@ async def test_lost_replies_cost_nothing_but_time(behind):
         await rig.commit(n - 1, n, sequence, b"%d" % n, b"x")
         sequence += 2
     assert [result.first for result in results] == list(range(4, 34))
-    assert sum(result.dup for result in results) >= 5
+    assert (repeats := sum(result.dup for result in results)) >= 5
+    assert metrics.value("repeats_total", script="append") == counted + repeats
     assert await frames_of(rig) == [b"%d" % n for n in range(1, 31)]
     page = await rig.store.logs.read_output(rig.rid, -1)
     assert [frame.seq for frame in page.frames] == list(range(60))
