@@ -36,6 +36,7 @@ from respool.upstreams import Upstreams
 from streams.store import Store
 from translator import grammar
 from translator.protocol.errors import StoreError
+from workers.tools import mcp
 from workers.tools.registry import Registry
 
 log = logging.getLogger(__name__)
@@ -71,10 +72,12 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
 
 
 def warm(roles: frozenset[Role], upstreams: Upstreams) -> None:
-    """Load now what would hold up all streams for a tenth of a second at the first grammar."""
+    """Load now what would hold up all streams at the first grammar, or the first client at the first call of a tool."""
     reads_grammars = roles & {Role.API, Role.TRANSLATE}
     if reads_grammars and any(one.custom_formats == "validate" for one in upstreams.all()):
         grammar.machinery()
+    if roles == {Role.TOOLS}:  # with other roles, their streams would wait at every start
+        mcp.load()
 
 
 def cause(error: BaseException, settings: Settings) -> BaseException:

@@ -54,7 +54,7 @@ class Viewing:
     """What the gateway said in place of more frames."""
     wronged: set[str] = field(default_factory=set)
     """Faults that this response may not survive: `ingest` was lost under it, its log was taken `back`."""
-    lived_through: list[object] = field(default_factory=list)
+    lived_through: list[str] = field(default_factory=list)
     """The trials that fell into its life."""
 
     @property

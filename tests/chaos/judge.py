@@ -7,10 +7,12 @@ ingest process that carried it was lost. One whose log was taken back may end as
 
 import json
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from streams.faults import LogLost
 from streams.scripts.refused import Reason, Refused
+from streams.scripts.responses import delete
 from streams.store import Store
 from tests.chaos.audience import NUMBER, TERMINAL, Viewing
 from tests.chaos.tally import Tally
@@ -36,27 +38,38 @@ class Judge:
 
     async def judge(self, viewing: Viewing) -> Tally:
         """What became of one response; the laws that it broke go to `broken`."""
-        if "back" in viewing.wronged:
-            tally = await self._taken_back(viewing)
-        else:
-            tally = await self._whole(viewing)
-        if "back" in viewing.wronged and not tally.taken_back:  # it happened meanwhile
-            tally = await self._taken_back(viewing)
+        tally, broken = Tally(), list[str]()
+        if "back" not in viewing.wronged:
+            try:
+                tally, broken = await self._whole(viewing)
+            except (AssertionError, LogLost, Refused) as error:
+                broken = [f"its log cannot be read: {error}"]
+        if "back" in viewing.wronged:  # before, or meanwhile
+            tally, broken = await self._taken_back(viewing)
+        self.broken += [f"{viewing.tag} {viewing.rid}: {what}" for what in broken]
         self.total.add(tally)
+        if not broken:
+            await self._forget(viewing.rid)
         return tally
 
-    def _hold(self, viewing: Viewing, *, law: bool, what: str) -> None:
-        if not law and "back" not in viewing.wronged:
-            self.broken.append(f"{viewing.tag} {viewing.rid}: {what}")
+    async def _forget(self, rid: str) -> None:
+        """Delete what is lawful: the store stays small, and its file short."""
+        with suppress(Refused):  # it is gone, or a reply was lost
+            await self.store.writer.do(delete(self.store.keys, rid))
 
-    async def _whole(self, viewing: Viewing) -> Tally:
+    async def _whole(self, viewing: Viewing) -> tuple[Tally, list[str]]:
         """A response whose log is what it was."""
         rid, seen = viewing.rid, viewing.frames
         log = await entries(self.store, rid)
         fold = folded(rid, log)
         kept = await output_of(self.store, rid)
         tally = compared(seen, fold)
-        hold = lambda law, what: self._hold(viewing, law=law, what=what)  # noqa: E731
+        broken: list[str] = []
+
+        def hold(law: object, what: str) -> None:
+            if not law:
+                broken.append(what)
+
         hold(viewing.whole, f"the stream ended without an end: {viewing.refused}")
         hold(seen == fold, f"{len(seen)} frames were seen, the fold gives {len(fold)}, other ones")
         hold(kept == fold, f"the output log has {len(kept)} frames, the fold {len(fold)}, others")
@@ -64,7 +77,7 @@ class Judge:
         hold(ends(seen) == 1, f"there are {ends(seen)} terminal frames")
         hold(not (twice := repeated_results(log)), f"calls with two results: {twice}")
         if not fold or ends(fold) != 1:
-            return tally
+            return tally, broken
         events = [laws.parse(frame) for frame in fold]
         try:
             laws.check(events)
@@ -78,33 +91,32 @@ class Judge:
             status == "completed" or "ingest" in viewing.wronged,
             f"it failed although no process of its round was lost: {error}",
         )
-        return tally
+        return tally, broken
 
-    async def _taken_back(self, viewing: Viewing) -> Tally:
+    async def _taken_back(self, viewing: Viewing) -> tuple[Tally, list[str]]:
         """A response of which the store forgot a part: no hole, no repeat, and one end, or a word that it is gone."""
         seen = viewing.frames
+        broken = await self.left(viewing.rid)
         if numbers(seen) != list(range(len(seen))) or ends(seen) != int(viewing.whole):
-            self.broken.append(f"{viewing.tag} {viewing.rid}: taken back, and seen with a hole")
-        await self.left(viewing.rid)
-        return Tally(responses=1, taken_back=1, frames=len(seen))
+            broken.append("it was taken back, and seen with a hole")
+        return Tally(responses=1, taken_back=1, frames=len(seen)), broken
 
-    async def left(self, rid: str) -> None:
-        """What the store has of a response must reach its end and be lawful, whoever reads it."""
+    async def left(self, rid: str) -> list[str]:
+        """What the store has of a response must reach its end and be lawful, whoever reads it; what is not so."""
         try:
             await wait_until(lambda: done(self.store, rid), END_S)
             kept = await output_of(self.store, rid)
             log = await entries(self.store, rid)
         except AssertionError:
-            self.broken.append(f"{rid}: it does not end")
-            return
+            return ["it does not end"]
         except (Refused, LogLost) as error:
-            if not isinstance(error, Refused) or error.reason is not Reason.MISSING:
-                self.broken.append(f"{rid}: {error.message}")
-            return
+            gone = isinstance(error, Refused) and error.reason is Reason.MISSING
+            return [] if gone else [error.message]
         if numbers(kept) != list(range(len(kept))) or ends(kept) != 1:
-            self.broken.append(f"{rid}: its log has a hole, or not one end")
-        elif kept != folded(rid, log) and not ended_by_us(rid, kept, log):
-            self.broken.append(f"{rid}: its log is neither the fold nor ended as failed")
+            return ["its log has a hole, or not one end"]
+        if kept != folded(rid, log) and not ended_by_us(rid, kept, log):
+            return ["its log is neither the fold nor ended as failed"]
+        return []
 
 
 async def done(store: Store, rid: str) -> bool:

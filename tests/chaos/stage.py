@@ -119,19 +119,24 @@ class Stage:
             still = [v.rid or v.tag for v in watched if not (v.over or v.times[-1:] > [settled])]
             self.judge.broken.append(f"{self.name}: streams stand still: {', '.join(still)}")
         end = time.monotonic()
-        gap = max((viewing.longest_gap(since, end) for viewing in watched), default=0.0)
+        gap = max((v.longest_gap(since, end) for v in watched if self._tells(v)), default=0.0)
         self.gaps.setdefault(self.name, []).append(gap)
+
+    def _tells(self, viewing: Viewing) -> bool:
+        """Whether the silence of a stream is the fault's: a tool is silent by itself."""
+        return viewing.kind != "tools" or self.name.endswith("tools")
 
     async def judged(self, viewing: Viewing) -> None:
         """One response is over."""
         tally = await self.judge.judge(viewing)
         for name in dict.fromkeys(viewing.lived_through):
-            self.tallies.setdefault(str(name), Tally()).add(tally)
+            self.tallies.setdefault(name, Tally()).add(tally)
 
     async def close(self) -> None:
-        """Let the clients read to the end, then hold what is left in the store against the laws."""
+        """Hold what is left in the store against the laws: among it what clients created and never heard of."""
         for key in await self.store.connections.command("KEYS", f"{NAMESPACE}:*:st"):
-            await self.judge.left(key.decode().split("{")[1].split("}")[0])
+            rid = key.decode().split("{")[1].split("}")[0]
+            self.judge.broken += [f"{rid}: {what}" for what in await self.judge.left(rid)]
 
 
 @asynccontextmanager

@@ -113,6 +113,27 @@ print("llguidance" in sys.modules)
     assert ended.stdout == f"{loaded}\n"
 
 
+@pytest.mark.parametrize(
+    ("roles", "loaded"), [('"tools"', True), ('"tools", "translate"', False), ('"api"', False)]
+)
+def test_the_first_call_after_a_rolling_restart_does_not_wait_for_the_sdk(roles, loaded):
+    """A process for tools alone has it when it is ready; where others stream, they are not held up at the start."""
+    code = f"""
+import sys
+from respool.roles import Role
+from respool.serve import warm
+from respool.settings import load
+from respool.upstreams import Upstreams
+settings = load(upstream_url="http://127.0.0.1:1/v1", upstream_api="responses")
+warm(frozenset(map(Role, [{roles}])), Upstreams(settings))
+print("mcp.client.streamable_http" in sys.modules)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert ended.stdout == f"{loaded}\n"
+
+
 @pytest.mark.parametrize("wanted", [True, False])
 def test_ids_on_every_stream_can_be_configured(monkeypatch, wanted):
     monkeypatch.setenv("RESPOOL_SSE_IDS", str(wanted).lower())
