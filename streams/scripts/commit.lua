@@ -18,7 +18,7 @@ local last = first + count - 1
 -- A repeat has left exactly its own cursor and last number behind. (Nothing is told apart from a repeat of nothing.)
 if s[2] == ARGV[1] and s[3] == ARGV[3] and seq == last and (count > 0 or ARGV[2] ~= ARGV[3]) then
   if s[5] ~= ARGV[5] then return redis.error_reply('REFUSED CONFLICT') end
-  if s[10] == ARGV[12] then return {seq, tonumber(s[13]), tonumber(s[12]), 1} end
+  if ARGV[12] ~= '0' and s[10] == ARGV[12] then return {seq, tonumber(s[13]), tonumber(s[12]), 1} end
   return {seq, now, 0, 1}
 end
 if s[1] == '1' then return redis.error_reply('REFUSED DONE') end

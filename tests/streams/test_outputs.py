@@ -3,8 +3,9 @@
 import pytest
 
 from streams.faults import LogLost
-from streams.scripts.outputs import PAGE_BYTES, Frame
+from streams.scripts.outputs import PAGE_BYTES, Frame, acquire, commit
 from streams.scripts.refused import Reason
+from tests.ingest.made import made
 from tests.streams.rig import refused, refused_unchanged
 from translator.protocol.entries import Entry, Kind
 
@@ -312,3 +313,14 @@ async def test_the_last_frame_is_read_alone(rig):
     await rig.acquire()
     await rig.finish(0, 0, b"a", b"end")
     assert await rig.store.logs.last_frame(rig.rid) == Frame(1, b"end", terminal=True)
+
+
+async def test_a_repeated_commit_before_the_first_round_names_no_round(store):
+    """While a server's tools are listed there is none: a translator that was told of one waited for ever."""
+    rid = await made(store, round_body=None)
+    lease = await store.writer.do(acquire(store.keys, rid, token="a", lease_ms=60_000))
+    first = {"fence": lease.fence, "expected_cursor": 0, "cursor": 1, "first_seq": 0}
+    bounds = {"lease_ms": 60_000, "retain_ms": 60_000, "max_out_bytes": 1 << 20}
+    call = commit(store.keys, rid, frames=[b"a"], digest="d", **first, **bounds)
+    assert [(await store.writer.do(call)).dup, (await store.writer.do(call)).dup] == [False, True]
+    assert (await store.writer.do(call)).entry is None
