@@ -121,10 +121,11 @@ def trials() -> Iterator[Trial]:
     """All faults in turn, to all roles and both members in turn; the first six are of all kinds."""
     for turn in count():
         role = ROLES[turn % len(ROLES)]
-        number = 1 + turn // len(ROLES) % 2
-        for name, fault in OF_PROCESSES.items():
+        for place, (name, fault) in enumerate(OF_PROCESSES.items()):
+            # The other one each time: who was just started has no streams yet.
+            number = 1 + (turn // len(ROLES) + place) % 2
             # Only the first member of a role has a proxy before it.
             member = f"{role}-{1 if fault is lose_replies else number}"
             yield Trial(f"{name}, {role}", fault, member)
         for name, fault in OF_THE_STORE.items():
-            yield Trial(name, fault, f"{role}-{number}")
+            yield Trial(name, fault, f"{role}-1")

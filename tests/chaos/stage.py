@@ -78,6 +78,7 @@ class Stage:
     """Of the trial that runs."""
     audience: Audience = field(init=False)
     _began: float = 0.0
+    _present: list[Viewing] = field(default_factory=list)
 
     @property
     def frames_seen(self) -> int:
@@ -87,6 +88,7 @@ class Stage:
         """A trial of this name begins now."""
         self.name = self.control.trial = name
         self._began = time.monotonic()
+        self._present = list(self.audience.viewings)
         for viewing in self.audience.viewings:
             viewing.lived_through.append(name)
 
@@ -103,8 +105,8 @@ class Stage:
             viewing.wronged.add("back")
 
     async def watch(self) -> None:
-        """Wait until every stream of this moment has gone on, or ended, and note the longest silence."""
-        watched, since = list(self.audience.viewings), self._began
+        """Wait until every stream that ran when the trial began has gone on, or ended, and note the longest silence."""
+        watched, since = self._present, self._began
         settled = time.monotonic() + WATCH_S
 
         def moved() -> bool:
