@@ -71,12 +71,12 @@ def test_a_server_runs_until_nobody_uses_it(tmp_path):
 
 
 def test_a_server_that_crashes_is_started_again_but_not_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(guard, "CRASH_S", 0.15)
+    monkeypatch.setattr(guard, "CRASH_S", 0.6)
     program = tmp_path / "program.py"
     program.write_text(
         "import pathlib, time\n"
         "log = pathlib.Path(__file__).with_name('starts'); log.open('a').write('x')\n"
-        "time.sleep(0.3 if len(log.read_text()) < 3 else 0)\n"
+        "time.sleep(1.2 if len(log.read_text()) < 3 else 0)\n"
     )
     with lock(tmp_path, "users", fcntl.LOCK_SH):
         assert Running(tmp_path, [sys.executable, "-S", str(program)]).result() == 1
