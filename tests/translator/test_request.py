@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from tests.translator.bodies import BODIES, JSON, request
 from translator.protocol.errors import RequestError
-from translator.protocol.request import CreateParams, parse
+from translator.protocol.request import (
+    MAX_ENTRIES,
+    MAX_INPUT_ITEMS,
+    MAX_INPUT_PARTS,
+    CreateParams,
+    parse,
+)
 
 
 def refusal(raw):
@@ -295,3 +301,19 @@ def test_what_is_read_is_what_was_sent(body):
         return
     assert made.body == json.loads(raw)
     assert all(isinstance(item["type"], str) for item in made.input)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"input": [{"role": "user", "content": "x"}] * (MAX_INPUT_ITEMS + 1)}, "input"),
+        ({"input": [{"role": "user", "content": ["x"] * (MAX_INPUT_PARTS + 1)}]}, "input"),
+        ({"input": ["x"] * 2, "tools": [{}] * (MAX_ENTRIES + 1)}, "tools"),
+        ({"input": "x", "unknown": [0] * (MAX_ENTRIES + 1)}, None),
+    ],
+)
+def test_lists_that_are_too_long_are_refused_before_they_are_looked_at(fields, param):
+    with pytest.raises(RequestError) as caught:
+        parse(json.dumps({"model": "m", **fields}).encode())
+    assert caught.value.param == param
+    assert "more than" in caught.value.message

@@ -115,3 +115,10 @@ def test_the_deepest_body_that_is_read_can_be_read_from_its_entry():
     for _ in range(MAX_DEPTH - 1):
         deep = [deep]
     assert entry(request(x_deep=deep))["request"]["x_deep"] == deep
+
+
+def test_a_later_turn_does_not_know_the_servers_that_an_input_item_declared():
+    server = {"type": "mcp", "server_label": "a", "server_url": "https://a.example/mcp"}
+    item = {"type": "additional_tools", "id": "at_1", "tools": [{"type": "web_search"}, server]}
+    entry = {"request": {}, "input": [item], "history": []}
+    assert history_of(entry, []) == [item | {"tools": [{"type": "web_search"}]}]
