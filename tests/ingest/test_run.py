@@ -1,6 +1,5 @@
 import asyncio
 import gzip
-import time
 import zlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -18,6 +17,7 @@ from streams.scripts.rounds import claim_round, heartbeat_round, lost
 from streams.store import Store
 from tests.ingest.made import entries, made, said
 from tests.ingest.server import End, Server, text_stream
+from tests.stall import longest_stall
 from tests.wait import wait_until
 from translator.protocol.upstream import Upstream
 
@@ -457,21 +457,6 @@ async def test_a_round_that_has_ended_is_not_lost_while_its_connection_lingers(
     await running
     assert end_of(await said(store, rid)) == {"how": "ok"}
     assert metrics.value("rounds_ended_total", how="ok") == before + 1
-
-
-async def longest_stall() -> float:
-    """Until cancelled: how long the loop worked at worst before anybody else had a turn.
-
-    It is the thread's own time that counts, not what other programs take of the processor meanwhile.
-    """
-    worst = 0.0
-    try:
-        while True:
-            began = time.thread_time()
-            await asyncio.sleep(0.001)
-            worst = max(worst, time.thread_time() - began)
-    except asyncio.CancelledError:
-        return worst
 
 
 @pytest.mark.parametrize("noise", [b": x\n\n", b"\n", b"event: x\n\n"])

@@ -6,7 +6,6 @@ import gc
 import hashlib
 import json
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -20,6 +19,7 @@ from streams import metrics
 from streams.faults import StoreAway
 from streams.store import Store
 from tests.ingest.made import entries
+from tests.stall import longest_stall
 from tests.streams.rig import Rig
 from tests.translator.drive import fold, upstream
 from tests.wait import wait_until
@@ -247,18 +247,6 @@ async def test_two_processes_that_seal_one_response_make_one_seal(store, elsewhe
 
 
 # ---- what it costs, and what it brings
-
-
-async def longest_stall() -> float:
-    """The seconds of this thread's time that some turn of the event loop took, until this is cancelled."""
-    worst = 0.0
-    try:
-        while True:
-            began = time.thread_time()
-            await asyncio.sleep(0.001)
-            worst = max(worst, time.thread_time() - began)
-    except asyncio.CancelledError:
-        return worst
 
 
 def hard_to_pack(number: int) -> bytes:
