@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from translator.chat_parts import attachments, chat_part, plain, spoken, text_of
-from translator.history import CALLS, OUTPUTS, call
+from translator.history import OUTPUTS, call
+from translator.items import CALLS
 from translator.protocol.upstream import ReasoningHistory
 from translator.reasoning_seal import unseal
 from translator.replay import replayed

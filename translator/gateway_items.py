@@ -37,10 +37,12 @@ class GatewayLifecycle(Lifecycle):
     """A call that the gateway runs. `announce`, `advance` as it grows, `settle` at its round's end, then `complete`."""
 
     public_type: str
+    has_failed_event: bool
 
     def __init__(self, item: Item, index: int, public_id: str, out: Output, *, tool: Tool) -> None:
         super().__init__(item, index, public_id, out)
         self.tool = tool
+        self._result: Result = {}  # set by `complete`
         self._place = {"item_id": public_id, "output_index": index}
         self._told = False  # the client has the arguments
 
@@ -68,28 +70,28 @@ class GatewayLifecycle(Lifecycle):
     def complete(self, result: Result) -> None:
         """The call has come to its end."""
         self.settle()
-        self._end(result)
+        self._result = result
+        status = "completed" if result["ok"] else "failed"
+        self._event(status if self.has_failed_event else "completed")
+        self._done(status)
 
     def close(self, status: str) -> None:  # noqa: ARG002 (a call without a result is never completed)
         """See Lifecycle: the response ends before the call has."""
         self._done("incomplete")
 
-    def _event(self, name: str, **fields: Any) -> None:
-        self._out.write(f"response.{self.public_type}.{name}", {**self._place, **fields})
+    def _event(self, name: str) -> None:
+        self._out.write(f"response.{self.public_type}.{name}", self._place)
 
     @abstractmethod
     def _tell(self) -> None:
         """Write what the arguments show."""
-
-    @abstractmethod
-    def _end(self, result: Result) -> None:
-        """Write what the result shows."""
 
 
 class WebSearchLifecycle(GatewayLifecycle):
     """A search. There is no event for a failed one: its item says so."""
 
     public_type = "web_search_call"
+    has_failed_event = False
 
     def __init__(
         self,
@@ -103,7 +105,6 @@ class WebSearchLifecycle(GatewayLifecycle):
     ) -> None:
         super().__init__(item, index, public_id, out, tool=tool)
         self._include = include
-        self._result: Result = {}  # set by `_end`
 
     def snapshot(self, status: str) -> dict[str, Any]:
         """The public search."""
@@ -121,16 +122,12 @@ class WebSearchLifecycle(GatewayLifecycle):
     def _tell(self) -> None:
         self._event("searching")
 
-    def _end(self, result: Result) -> None:
-        self._result = result
-        self._event("completed")
-        self._done("completed" if result["ok"] else "failed")
-
 
 class McpCallLifecycle(GatewayLifecycle):
     """A call of a tool of an MCP server; `approval` is the question that the client said yes to."""
 
     public_type = "mcp_call"
+    has_failed_event = True
 
     def __init__(
         self,
@@ -144,7 +141,6 @@ class McpCallLifecycle(GatewayLifecycle):
     ) -> None:
         super().__init__(item, index, public_id, out, tool=tool)
         self._approval = approval
-        self._result: Result = {}  # set by `_end`
 
     def snapshot(self, status: str) -> dict[str, Any]:
         """The public call."""
@@ -163,12 +159,6 @@ class McpCallLifecycle(GatewayLifecycle):
         base = f"response.{self.public_type}_arguments"
         self._out.write(f"{base}.delta", {**self._place, "delta": self.arguments})
         self._out.write(f"{base}.done", {**self._place, "arguments": self.arguments})
-
-    def _end(self, result: Result) -> None:
-        self._result = result
-        status = "completed" if result["ok"] else "failed"
-        self._event(status)
-        self._done(status)
 
 
 class ApprovalLifecycle(Lifecycle):

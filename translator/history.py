@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any, Final
 
 from translator.declarations import Key
+from translator.items import CALLS
 from translator.protocol.errors import RequestError
 from translator.protocol.json import dumps, loads
 from translator.replay import replayed
@@ -16,7 +17,6 @@ from translator.toolmap import ToolMap
 
 Item = dict[str, Any]
 
-CALLS: Final = frozenset({"function_call", "custom_tool_call"})
 OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
 
 FORWARDED: Final = frozenset(

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from translator.declarations import WEB_SEARCH, Key
 from translator.ids import replayed_call_id
+from translator.items import CALLS
 from translator.protocol.json import dumps
 from translator.toolmap import ToolMap
 
@@ -31,7 +32,6 @@ Item = dict[str, Any]
 
 REFUSED: Final = "The user did not approve this call."
 NOT_THERE: Final = "The tool is not available any more."
-CALLS: Final = frozenset({"function_call", "custom_tool_call"})
 GATEWAY_ITEMS: Final = frozenset(
     {
         "mcp_approval_request",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from translator.protocol.json import dumps, loads
+from translator.protocol.tools import HEADER_NAME, HEADER_VALUE
 from workers.tools.credentials import credentials_of
 from workers.tools.job import Failed
 
@@ -24,8 +25,6 @@ OURS: Final = frozenset(
 )
 """Headers that belong to the connection or to the protocol; a client's are left out."""
 
-NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
-VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,8192}")
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9-]* \S")
 """An authorization that names its scheme is sent as it is; a bare token is a bearer's."""
 
@@ -57,12 +56,12 @@ def _server(spec: dict[str, Any]) -> Server:
     url = str(spec["url"])
     headers: dict[str, str] = {}
     for name, value in (spec.get("headers") or {}).items():
-        if not NAME.fullmatch(name) or not VALUE.fullmatch(value):
+        if not HEADER_NAME.fullmatch(name) or not HEADER_VALUE.fullmatch(value):
             raise Failed.http(400, "A header for the MCP server is not valid.")
         if name.lower() not in OURS:
             headers[name.lower()] = value
     if token := spec.get("authorization"):
-        if not VALUE.fullmatch(token):
+        if not HEADER_VALUE.fullmatch(token):
             raise Failed.http(400, "The authorization for the MCP server is not valid.")
         headers["authorization"] = token if SCHEME.match(token) else f"Bearer {token}"
     return Server(url, headers, credentials_of(url, headers))
