@@ -54,9 +54,8 @@ from streams.scripts import responses
 from streams.scripts.call import Call
 from streams.scripts.refused import Reason, Refused
 from streams.scripts.responses import Created
-from translator.declarations import declared
 from translator.outbound import check, upstream_body
-from translator.preparation import preparation, secrets_of
+from translator.preparation import secrets_of
 from translator.protocol.entries import RequestEntry, RoundEnd
 from translator.protocol.errors import (
     OWN_CODE,
@@ -229,7 +228,7 @@ class Create:
         """Check what is asked, and write it; takes long where it is large, and may be called in a thread."""
         refuse_twins(asked.input)
         refuse_heavy(asked.input, earlier, self._room)
-        tools = check(
+        checked = check(
             asked,
             earlier,
             api=upstream.api,
@@ -240,11 +239,10 @@ class Create:
         entry = request_entry(rid, tenant, asked, earlier, upstream=upstream, limits=limits)
         if len(entry) > self._room:
             raise too_large()
-        waits = bool(preparation(asked.body, asked.input, earlier))
-        body = None if waits else first_round(rid, asked, earlier, tools, upstream)
+        body = None if checked.needed else first_round(rid, asked, earlier, checked.tools, upstream)
         if len(entry) + len(body or b"") > self._room:
             raise too_large()
-        servers = secrets_of(declared(asked.body, asked.input))
+        servers = secrets_of(checked.servers)
         return Written(entry, body, servers, loads(entry) if at_once(asked) else None)
 
     def _call(self, rid: str, tenant: str, asked: CreateRequest, written: Written) -> Call[Created]:

@@ -5,14 +5,15 @@ further rounds. Conversions live only in the copy that goes upstream.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
 from translator.chat_request import chat_body, check_chat
 from translator.declarations import check_tools, declared, refuse_format, refuse_many_grammars
 from translator.functions import functions, parallel_calls
 from translator.history import check_items, upstream_items
-from translator.mcp_servers import listings, servers
-from translator.preparation import check_approvals
+from translator.mcp_servers import McpServer, listings, servers
+from translator.preparation import Preparation, check_approvals, preparation
 from translator.protocol.request import NULLABLE, Request
 from translator.protocol.upstream import Api, CustomFormats, ReasoningHistory
 from translator.tool_choice import Choice, check_choice, upstream_choice
@@ -42,6 +43,15 @@ Body = dict[str, Any]
 Items = Sequence[dict[str, Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A request that can be served: its tools, its own MCP servers, and what comes before round 1."""
+
+    tools: ToolMap
+    servers: list[McpServer]
+    needed: Preparation
+
+
 def check(
     request: Request,
     history: Items = (),
@@ -49,8 +59,8 @@ def check(
     api: Api,
     custom_formats: CustomFormats,
     gateway_tools: Collection[str] = (),
-) -> ToolMap:
-    """The tools of a request that can be served. Raises RequestError for what cannot: tools, choice, calls, the dialect.
+) -> Checked:
+    """What is known of a request that can be served. Raises RequestError for what cannot: tools, choice, calls, the dialect.
 
     `gateway_tools` are those that this installation can run: `web_search`, `mcp`.
     """
@@ -64,10 +74,12 @@ def check(
     tools = ToolMap(known, listings([*history, *request.input]))
     check_choice(request.body.get("tool_choice"), known, tools)
     check_items(request.input, history)
-    check_approvals(request.input, history, servers(own))
+    own_servers = servers(own)
+    needed = preparation(own_servers, request.input, history)
+    check_approvals(request.input, history, own_servers, needed.approved)
     if api == "chat":
         check_chat(request.body, request.input, history)
-    return tools
+    return Checked(tools, own_servers, needed)
 
 
 def upstream_body(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from translator.declarations import Declaration, declared
+from translator.declarations import declared
 from translator.mcp_servers import McpServer, last_lists, servers
 from translator.protocol.entries import RequestEntry
 from translator.protocol.errors import RequestError
@@ -32,16 +32,16 @@ class Preparation:
         return bool(self.to_list or self.approved)
 
 
-def preparation(body: dict[str, Any], items: Items, history: Items) -> Preparation:
-    """What a request needs first."""
-    own = servers(declared(body, items))
+def preparation(own: Sequence[McpServer], items: Items, history: Items) -> Preparation:
+    """What a request that declares these servers needs first."""
     to_list = unlisted(own, last_lists([*history, *items])) if own else []
     return Preparation(to_list, approved_requests(items, history))
 
 
 def preparation_of(entry: RequestEntry) -> Preparation:
     """What the request of a log needs first."""
-    return preparation(entry["request"], entry["input"], entry["history"])
+    own = servers(declared(entry["request"], entry["input"]))
+    return preparation(own, entry["input"], entry["history"])
 
 
 def unlisted(own: Iterable[McpServer], lists: Mapping[str, Item]) -> list[McpServer]:
@@ -82,27 +82,29 @@ def of_kind(kind: str, *parts: Items) -> list[Item]:
     return [item for item in chain(*parts) if item["type"] == kind]
 
 
-def check_approvals(items: Items, history: Items, own: Iterable[McpServer]) -> None:
+def check_approvals(
+    items: Items, history: Items, own: Iterable[McpServer], approved: Items
+) -> None:
     """Refuse answers to questions that were not asked, and approved calls of servers that are not declared again."""
     known = {one.get("id") for one in of_kind("mcp_approval_request", history, items)}
+    verdicts: dict[str, bool] = {}
     for index, item in enumerate(items):
-        if item["type"] == "mcp_approval_response" and item["approval_request_id"] not in known:
+        if item["type"] != "mcp_approval_response":
+            continue
+        if item["approval_request_id"] not in known:
             raise RequestError(
                 "The approval answers a request that is neither in the input nor in the chain of "
                 "'previous_response_id'.",
                 param=f"input[{index}].approval_request_id",
             )
-    verdicts: dict[str, bool] = {}
-    for index, item in enumerate(items):
-        if item["type"] == "mcp_approval_response":
-            verdict = verdicts.setdefault(item["approval_request_id"], item["approve"])
-            if verdict is not item["approve"]:
-                raise RequestError(
-                    "One request is approved and refused.",
-                    param=f"input[{index}].approve",
-                )
+        verdict = verdicts.setdefault(item["approval_request_id"], item["approve"])
+        if verdict is not item["approve"]:
+            raise RequestError(
+                "One request is approved and refused.",
+                param=f"input[{index}].approve",
+            )
     labels = {server.label for server in own}
-    for request in approved_requests(items, history):
+    for request in approved:
         if request["server_label"] not in labels:
             raise RequestError(
                 f"The MCP server {request['server_label']!r} of an approved call is not declared in 'tools'.",
@@ -110,20 +112,13 @@ def check_approvals(items: Items, history: Items, own: Iterable[McpServer]) -> N
             )
 
 
-def secrets_of(declarations: Iterable[Declaration]) -> bytes | None:
+def secrets_of(own: Sequence[McpServer]) -> bytes | None:
     """What the tool workers must know of each server, in order; None where there is no server.
 
     It lives apart from the response's logs, until the response ends.
     """
-    keys = ("server_url", "authorization", "headers")
-    found = [[server.tool.get(key) for key in keys] for server in servers(declarations)]
-    if not found:
+    if not own:
         return None
-    return dumps(
-        {
-            "servers": [
-                {"url": url, "authorization": authorization, "headers": headers}
-                for url, authorization, headers in found
-            ]
-        }
-    )
+    names = {"url": "server_url", "authorization": "authorization", "headers": "headers"}
+    found = [{name: server.tool.get(key) for name, key in names.items()} for server in own]
+    return dumps({"servers": found})

@@ -60,8 +60,8 @@ def stored(upstream_id, api, url="http://127.0.0.1:1/v1"):
 async def spoken_to(upstream: Upstream, server: Server):
     """The path and the body of a request to this upstream."""
     made = request(max_output_tokens=16)
-    tools = check(made, api=upstream.api, custom_formats=upstream.custom_formats)
-    body = upstream_body(made.body, made.input, tools, api=upstream.api)
+    checked = check(made, api=upstream.api, custom_formats=upstream.custom_formats)
+    body = upstream_body(made.body, made.input, checked.tools, api=upstream.api)
     server.play(b"data: [DONE]\n\n")
     async with (
         UpstreamClient() as client,

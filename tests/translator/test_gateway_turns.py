@@ -71,14 +71,16 @@ def next_body(world: World, approve: bool, first_id: int = FIRST_ID) -> Event:
     entry = json.loads(world.entries[0].data)
     history = [*entry["history"], *entry["input"], *with_results(world)]
     made = request(tools=plan.tools, input=replies(world, approve, first_id))
-    tools = check(
+    checked = check(
         made,
         history,
         api=plan.api,
         custom_formats="reject",
         gateway_tools=("web_search", "mcp"),
     )
-    return upstream_body(made.body, [*history, *input_items(NEXT, made)], tools, api=plan.api)
+    return upstream_body(
+        made.body, [*history, *input_items(NEXT, made)], checked.tools, api=plan.api
+    )
 
 
 def continued(plan: Plan, order: Random) -> World:

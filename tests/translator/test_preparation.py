@@ -7,6 +7,7 @@ import pytest
 from tests.translator.bodies import additional, check, request, user
 from tests.translator.test_replay import LISTED, SERVER, answered, asked, ran
 from translator.declarations import MAX_SERVERS, declared
+from translator.mcp_servers import servers
 from translator.preparation import preparation, secrets_of
 from translator.protocol.errors import RequestError
 from translator.request_entry import history_of
@@ -17,7 +18,7 @@ OTHER = {"type": "mcp", "server_label": "b", "server_url": "https://b.example/mc
 def needed(history=(), items=(), tools=(SERVER,)):
     made = request(tools=list(tools), input=[*items, user()])
     check(made, history)
-    found = preparation(made.body, made.input, history)
+    found = preparation(servers(declared(made.body, made.input)), made.input, history)
     return [one.label for one in found.to_list], [one["id"] for one in found.approved]
 
 
@@ -164,7 +165,7 @@ def test_no_request_has_more_servers_than_can_be_listed_in_reason():
 def test_what_workers_need_to_know_of_servers_is_kept_in_order():
     secret = {"server_url": "https://u:p@a.example/mcp?k=1", "headers": {"x": "y"}}
     tools = [SERVER | {"authorization": "tok"}, OTHER | secret, SERVER | {"authorization": "tok"}]
-    found = secrets_of(declared({"tools": tools}, []))
+    found = secrets_of(servers(declared({"tools": tools}, [])))
     assert found is not None
     assert json.loads(found) == {
         "servers": [
@@ -172,4 +173,4 @@ def test_what_workers_need_to_know_of_servers_is_kept_in_order():
             {"url": secret["server_url"], "authorization": None, "headers": {"x": "y"}},
         ]
     }
-    assert secrets_of(declared({"tools": [{"type": "web_search"}]}, [])) is None
+    assert secrets_of(servers(declared({"tools": [{"type": "web_search"}]}, []))) is None
