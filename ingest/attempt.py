@@ -11,11 +11,12 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final
 
 from streams import metrics
+from streams.handover import Seer
 from streams.scripts.refused import Reason, Refused
 from streams.scripts.rounds import (
     LOST_DATA,
@@ -28,7 +29,7 @@ from streams.scripts.rounds import (
 )
 from streams.store import Store
 from translator.protocol.entries import Entry, Kind, RoundEnd
-from translator.protocol.errors import StoreError
+from translator.protocol.errors import RespoolError, StoreError
 from translator.protocol.json import dumps
 
 log = logging.getLogger(__name__)
@@ -90,6 +91,7 @@ class Attempt:
         self._pending_bytes = 0  # of those and of the ones in flight
         self._flying: list[tuple[str, bytes]] = []  # given to the writer, not yet acknowledged
         self._flying_bytes = 0
+        self._seer: Seer | None = None  # who was asked what those lead to
         self._beating = False  # a heartbeat is in flight
         self._last = 0  # number of the last acknowledged entry of this attempt
         self._ended = False  # set with the entry that ends the round: nothing follows it
@@ -112,9 +114,12 @@ class Attempt:
         self._settled.clear()
         self._flush()
 
-    def end(self, end: RoundEnd) -> None:
-        """Append how the round ended: the last entry of this attempt, later calls do nothing."""
-        self.add([(Kind.ROUND_END, dumps(end))])
+    def end(self, end: RoundEnd, last: Sequence[tuple[str, bytes]] = ()) -> None:
+        """Append the last entries, and how the round ended; later calls do nothing.
+
+        They go together: what comes of a response's last frame shows when that came (`streams.handover.Seer`).
+        """
+        self.add([*last, (Kind.ROUND_END, dumps(end))])
         self._ended = True
 
     async def lose(self) -> None:
@@ -170,6 +175,10 @@ class Attempt:
             flying.append(pending.popleft())
             size = more
         self._flying_bytes = size
+        outcome = None
+        self._seer = self._store.handover.seer(self._rid)
+        if self._seer is not None:
+            outcome = self._seer.foresee(flying)
         call = append(
             self._store.keys,
             self._rid,
@@ -178,13 +187,17 @@ class Attempt:
             items=flying,
             lease_ms=self._lease_ms,
             max_in_bytes=self._max_in_bytes,
+            outcome=outcome,
         )
         self._store.writer.submit(call, self._acknowledged)
 
-    def _acknowledged(self, reply: AppendResult | Exception) -> None:
+    def _acknowledged(self, reply: AppendResult | RespoolError) -> None:
         flown, self._flying = self._flying, []
+        seer, self._seer = self._seer, None
         self._pending_bytes -= self._flying_bytes
-        if isinstance(reply, Exception):
+        if seer is not None:
+            seer.foreseen(reply)
+        if isinstance(reply, RespoolError):
             self._refused(reply)
             return
         self.heard_at = self._loop.time()

@@ -46,6 +46,8 @@ the keep-alives of an hour many times over. More is an upstream that only costs 
 
 OPENED: Final = b'{"status":200}'
 
+ENDED: Final[RoundEnd] = {"how": "ok"}
+
 Resolve = Callable[[str], Upstream | None]
 """Who an upstream is now, by the id that the request entry names."""
 
@@ -175,32 +177,31 @@ class Round:
                     piece = chunk[at : at + TURN_BYTES] if len(chunk) > TURN_BYTES else chunk
                     self._ignored += len(piece)
                     if self._append(attempt, blocks.feed(piece)):
-                        self._end = {"how": "ok"}  # whatever comes now, this is how it ended
-                        attempt.end(self._end)
                         await answer.linger()
-                        return self._end
+                        return ENDED
                     if attempt.full:
                         await attempt.room()
                     if self._ignored > IGNORED_BYTES:
                         raise LimitPassed("The upstream sent too much that is no event.")
             rest = blocks.flush()
             ended = self._append(attempt, rest) or (bool(rest) and rest[0].lstrip()[:1] == b"{")
-            return {"how": "ok"} if ended else {"how": "eof"}
+            return ENDED if ended else {"how": "eof"}
 
     def _append(self, attempt: Attempt, blocks: list[bytes]) -> bool:
-        """Append blocks up to the one that ends the stream; whether there was one."""
+        """Append blocks up to the one that ends the stream; whether there was one, and with it the round's end."""
         entries: list[tuple[str, bytes]] = []
-        ended = False
         for block in blocks:
             entries.append((Kind.FRAME, self._redaction.block(block)))
             self._ignored -= 2 * len(block)
             if is_end(block):
-                ended = True
+                self._end = ENDED  # whatever comes now, this is how it ended
                 break
-        if entries:
-            self._frames += len(entries)
+        self._frames += len(entries)
+        if self._end is ENDED:
+            attempt.end(ENDED, entries)
+        elif entries:
             attempt.add(entries)
-        return ended
+        return self._end is ENDED
 
     # ---- what ends a round from outside, all of it in callbacks -----------------------------------
 

@@ -6,12 +6,17 @@ what continues its own cursor and reads the log for the rest.
 
 `ingesting(rid)` and `translating(rid)` say that this process holds the round or the translate lease: while it does,
 followers of that log need no channel, for all that is written comes by here. They are told when that changes.
+
+Where one process holds both leases, ingest asks what frames lead to before it appends them (`Seer`), and one script
+writes both: a frame costs one exchange with Redis, not two.
 """
 
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
+from streams.scripts.rounds import AppendResult, Outcome
 from translator.protocol.entries import Entry
+from translator.protocol.errors import RespoolError
 
 F = TypeVar("F")
 
@@ -36,6 +41,17 @@ class OutputFollower(Protocol):
         """`translating(rid)` is another than before."""
 
 
+class Seer(Protocol):
+    """Knows what entries lead to: the translate worker. Methods must not raise and must not block."""
+
+    def foresee(self, frames: Sequence[tuple[str, bytes]]) -> Outcome | None:
+        """What these frames bring as the log's next entries; None: nothing that could go with them."""
+        ...
+
+    def foreseen(self, reply: AppendResult | RespoolError) -> None:
+        """How the append went; it follows every `foresee`, and comes before `entries_appended`."""
+
+
 class Handover:
     """One per process."""
 
@@ -43,7 +59,7 @@ class Handover:
         self._inputs: dict[str, tuple[InputFollower, ...]] = {}
         self._outputs: dict[str, tuple[OutputFollower, ...]] = {}
         self._ingesting: set[str] = set()
-        self._translating: set[str] = set()
+        self._translating: dict[str, Seer | None] = {}
 
     def publish_input(self, rid: str, entries: Sequence[Entry]) -> None:
         """Ingest (or api, for a cancel) hands over entries that Redis has acknowledged."""
@@ -81,6 +97,10 @@ class Handover:
         """Whether this process holds the response's translate lease."""
         return rid in self._translating
 
+    def seer(self, rid: str) -> Seer | None:
+        """Whom ingest asks what frames lead to: the holder of the response's translate lease, if it is in this process."""
+        return self._translating.get(rid)
+
     def begin_ingesting(self, rid: str) -> None:
         """Ingest has taken up a round; it calls `end_ingesting` on every way out."""
         self._ingesting.add(rid)
@@ -91,14 +111,17 @@ class Handover:
         self._ingesting.discard(rid)
         self._tell_inputs(rid)
 
-    def begin_translating(self, rid: str) -> None:
-        """The translate worker has taken up a response; it calls `end_translating` on every way out."""
-        self._translating.add(rid)
+    def begin_translating(self, rid: str, seer: Seer | None = None) -> None:
+        """The translate worker has taken up a response; it calls `end_translating` on every way out.
+
+        Without a seer every append is followed by a commit of its own.
+        """
+        self._translating[rid] = seer
         self._tell_outputs(rid)
 
     def end_translating(self, rid: str) -> None:
         """The response is finished, or the lease was released or lost."""
-        self._translating.discard(rid)
+        self._translating.pop(rid, None)
         self._tell_outputs(rid)
 
     def _tell_inputs(self, rid: str) -> None:

@@ -16,7 +16,7 @@ from streams.scripts.outputs import Lease
 from translator.machine import Machine
 from translator.protocol.entries import Entry
 from translator.protocol.errors import StoreError
-from translator.step import NextRound, Note, Reopen, RunJob, Step
+from translator.step import Command, NextRound, Note, Reopen, RunJob, Step
 
 COMMIT_FRAMES: Final = 512
 """What one script call commits: a few ms of the server's time."""
@@ -65,6 +65,7 @@ class Fold:
         self.fed = 0  # number of the last entry that was fed
         self.cursor = lease.cursor  # as committed
         self.seq = lease.seq  # as committed
+        self.digest = lease.digest  # as committed
         self.pending_bytes = 0  # of frames that are made and not yet committed
         self.notes: list[Note] = []  # of entries past the lease's cursor; the caller takes them
 
@@ -74,9 +75,19 @@ class Fold:
         return bool((self._machine.response or {}).get("store", True))
 
     @property
-    def flying(self) -> bool:
-        """Whether a batch is under way."""
-        return self._taken is not None
+    def flying(self) -> Batch | None:
+        """The batch that is under way."""
+        return self._taken
+
+    @property
+    def ended(self) -> bool:
+        """Whether the terminal frame was made."""
+        return self._machine.terminal
+
+    @property
+    def idle(self) -> bool:
+        """Whether all that was folded is committed."""
+        return self._taken is None and not self._batches
 
     def feed(self, entries: Sequence[Entry], start: int = 0, *, until: float | None = None) -> int:
         """Fold entries from `start` on until the clock says stop; the index of the first left over.
@@ -117,6 +128,13 @@ class Fold:
         batch.digest = self._hash.hexdigest()
         return batch
 
+    def take_frames(self, status: str) -> Batch | None:
+        """`take`, where there is one batch, of frames alone, that leaves the response in this status."""
+        if len(self._batches) != 1:
+            return None
+        batch = self._batches[0]
+        return None if batch.closed or batch.jobs or batch.status != status else self.take()
+
     def committed(self) -> Batch:
         """The batch under way is in the log."""
         batch = self._taken
@@ -125,6 +143,7 @@ class Fold:
         self._taken = None
         self.cursor = batch.cursor
         self.seq += len(batch.frames)
+        self.digest = batch.digest
         self.pending_bytes -= batch.size
         return batch
 
@@ -141,17 +160,24 @@ class Fold:
         frames = step.frames
         if not frames and not step.commands:
             return  # the cursor can wait: whoever folds this entry again gets nothing either
-        size = sum(map(len, frames))
-        batches = self._batches
-        if not batches or not self._fits(batches[-1], len(frames), size):
-            batches.append(Batch())
-        batch, machine = batches[-1], self._machine
+        size = len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
+        batches, machine = self._batches, self._machine
+        batch = batches[-1] if batches else None
+        if batch is None or not self._fits(batch, len(frames), size):
+            batch = Batch()
+            batches.append(batch)
         batch.cursor = n
         batch.frames += frames
         batch.size += size
         batch.status = machine.status
         self.pending_bytes += size
-        for command in step.commands:
+        if step.commands:
+            self._keep_commands(batch, step.commands)
+        if machine.terminal:
+            batch.terminal = batch.closed = True
+
+    def _keep_commands(self, batch: Batch, commands: Sequence[Command]) -> None:
+        for command in commands:
             match command:
                 case RunJob(key, data):
                     batch.jobs.append((key, data))
@@ -162,8 +188,6 @@ class Fold:
                     batch.closed = True  # it moves the round's state: one at a time
                 case Reopen():
                     batch.reopen = batch.closed = True
-        if machine.terminal:
-            batch.terminal = batch.closed = True
 
     @staticmethod
     def _fits(batch: Batch, frames: int, size: int) -> bool:

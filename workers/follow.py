@@ -72,6 +72,7 @@ class Following:
         self._at = 0
         self._full = False  # the page is as long as it could be: there may be more
         self._reading = False  # a page is asked for, or not yet folded
+        self._anew = False  # what is being read is of no use any more
         self._again = False  # something came that was not taken: read on as soon as that is over
         self._unlisten: Callable[[], None] | None = None  # the bell, while ingest is elsewhere
 
@@ -89,6 +90,17 @@ class Following:
             self._read(first)
         else:
             self.read()
+
+    @property
+    def live(self) -> bool:
+        """Whether all that is known of the log was folded, and nothing is being read."""
+        return self._refolded and not (self._reading or self._again or self._stopped)
+
+    def begin_anew(self) -> None:
+        """The folder has begun anew: read from the first entry, whatever is being read."""
+        self._refolded = False
+        self._anew = self._reading
+        self.read()
 
     def stop(self) -> None:
         """Follow no longer. Called once."""
@@ -151,11 +163,18 @@ class Following:
     def _pulled(self, reply: list[Entry] | RespoolError) -> None:
         if self._stopped:
             return
+        if self._anew:
+            self._leave_page()
+            return
         if isinstance(reply, RespoolError):
             self._folder.away(reply)
             return
         self._full = len(reply) == PAGE
         self._read(reply)
+
+    def _leave_page(self) -> None:
+        self._page, self._reading, self._anew = (), False, False
+        self.read()
 
     def _read(self, page: Sequence[Entry]) -> None:
         self._page, self._at = page, 0
@@ -167,6 +186,9 @@ class Following:
     def _slice(self) -> None:
         """Fold for a few ms; what is left of the page waits for the next slice."""
         if self._stopped:
+            return
+        if self._anew:
+            self._leave_page()
             return
         page = self._page
         self._at = self._folder.take(page, self._at, perf_counter() + SLICE_S)

@@ -2,8 +2,10 @@
 
 In: entries of the input log, as `workers.follow` brings them. Out: commits of frames, cursor,
 digest, status and the next round, in one step each; then the hand-over to readers. One commit is in
-flight at a time; what is folded meanwhile goes with the next. Called by `workers.role`. Everything
-happens in callbacks: from the acknowledgement of an append to the next commit no task is woken.
+flight at a time; what is folded meanwhile goes with the next. Where the round is run in this process as
+well, a frame is folded before it is appended, and both logs are written in one step; what the log
+makes of it is checked there, and a fold that foresaw something else begins anew. Called by
+`workers.role`. Everything happens in callbacks: no task is woken for a frame.
 """
 
 import asyncio
@@ -15,9 +17,10 @@ from streams import metrics
 from streams.scripts.hints import due_drop, due_enter
 from streams.scripts.outputs import Alive, CommitResult, Lease, commit
 from streams.scripts.refused import Reason, Refused
+from streams.scripts.rounds import AppendResult, Outcome
 from streams.scripts.tools import NO_WAIT_BOUND
 from streams.store import Store
-from translator.protocol.entries import Entry
+from translator.protocol.entries import Entry, Kind
 from translator.protocol.errors import LimitPassed, RespoolError
 from workers.fold import Batch, Diverged, Fold
 from workers.follow import Following
@@ -26,6 +29,9 @@ from workers.slices import Slices
 from workers.translate_end import committed_frames, ending
 
 log = logging.getLogger(__name__)
+
+UNSTAMPED = 0
+"""Time of an entry that is not in the log yet. Only the end of a response shows a time, and is not committed with it."""
 
 NO_LEASE = Lease(fence="", cursor=0, seq=-1, digest="", dup=False)
 """What a translation has before it was granted one: nothing is fed to its fold."""
@@ -71,6 +77,9 @@ class Translation:
         self._sure = (
             0  # entries folded before the last beat was sent: the next one must know of them
         )
+        self._foresaw = (
+            0  # number of the first entry that was folded and is not known to be in the log
+        )
         self._broken = ""  # why the fold cannot go on
         self._ending: asyncio.Task[None] | None = None  # set when a broken fold is ended
         self._status = ""  # as last committed
@@ -106,7 +115,7 @@ class Translation:
         self._held = True
         self._fold = Fold(self.rid, reply)
         self._holding.keep(reply)
-        self._store.handover.begin_translating(self.rid)
+        self._store.handover.begin_translating(self.rid, self)
         self._following.begin(reply.entries)
 
     def _beaten(self, reply: Alive | RespoolError) -> None:
@@ -116,7 +125,7 @@ class Translation:
         if self._taken_back(reply):
             self._stuck(Diverged(f"the log has lost what followed entry {reply.last}"))
             return
-        self._sure = self._fold.fed
+        self._sure = self._foresaw - 1 if self._foresaw else self._fold.fed
         if reply.last > self._fold.fed:
             self._following.read()
 
@@ -169,11 +178,60 @@ class Translation:
             log.debug("%s: %s %r (%d)", self.rid, note.kind, note.name, note.size)
         self._fold.notes.clear()
 
+    # ---- foreseeing (streams.handover.Seer) -----------------------------------------------------
+
+    def foresee(self, frames: Sequence[tuple[str, bytes]]) -> Outcome | None:
+        """Fold frames that are not in the log yet, as its next entries; what they bring, if it is frames alone."""
+        fold = self._fold
+        ready = fold.idle and self._following.live and not (self._over or self._broken)
+        if not ready or self._foresaw or any(kind != Kind.FRAME for kind, _ in frames):
+            return None
+        first = self._foresaw = fold.fed + 1
+        self.take(
+            [Entry(n, kind, UNSTAMPED, data) for n, (kind, data) in enumerate(frames, first)],
+            0,
+            None,
+        )
+        batch = fold.take_frames(self._status)
+        if batch is None:
+            return None
+        return Outcome(
+            first,
+            self._holding.fence,
+            fold.cursor,
+            batch.cursor,
+            batch.first_seq,
+            batch.frames,
+            batch.digest,
+            self._limits.lease_ms,
+            self._limits.max_out_bytes,
+        )
+
+    def foreseen(self, reply: AppendResult | RespoolError) -> None:
+        """It came true, or the fold begins anew. What was not committed with the append is now."""
+        first, self._foresaw = self._foresaw, 0
+        if self._over or not first:
+            return
+        fold = self._fold
+        if self._broken:
+            self.flush()
+        elif isinstance(reply, RespoolError) and not isinstance(reply, Refused):
+            self.away(reply)
+        elif isinstance(reply, Refused) or reply.first != first or fold.ended:
+            metrics.count("foresights_failed_total")
+            lease = Lease(self._holding.fence, fold.cursor, fold.seq, fold.digest, dup=False)
+            self._fold = Fold(self.rid, lease)
+            self._following.begin_anew()
+        elif reply.committed:
+            self._moved_on(None)
+        elif fold.flying is not None:
+            self._commit(fold.flying)
+
     # ---- committing -----------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Commit what was folded, unless a commit is under way."""
-        if self._over:
+        if self._over or self._foresaw:
             return
         batch = self._fold.take()
         if batch is not None:
@@ -212,6 +270,10 @@ class Translation:
         if isinstance(reply, RespoolError):
             self._refused(reply)
             return
+        self._moved_on(reply.entry)
+
+    def _moved_on(self, entry: Entry | None) -> None:
+        """The batch under way is in the log, and perhaps the entry of the next round."""
         self._holding.heard()
         batch, store = self._fold.committed(), self._store
         self._status = batch.status
@@ -221,8 +283,8 @@ class Translation:
         if batch.terminal:
             self._finish(batch.status, stored=self._fold.response_is_stored)
             return
-        if reply.entry is not None:
-            store.handover.publish_input(self.rid, [reply.entry])
+        if entry is not None:
+            store.handover.publish_input(self.rid, [entry])
         if batch.next_round is not None or batch.reopen:
             store.work.offer("rounds", self.rid)
         if batch.jobs:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from streams.keys import Keys
 from streams.scripts.call import Arg, Call, Script
+from streams.scripts.outputs import FRAME_OVERHEAD
 from translator.protocol.entries import Entry, Kind
 
 CLAIM = Script("claim_round")
@@ -43,7 +44,7 @@ class Claim:
 class AppendResult(NamedTuple):
     """Where the appended entries stand: `first`, `first + 1`, … all stamped `t`. A tuple, since one is made for every frame.
 
-    `cancelled` and `done` tell the producer to close its upstream.
+    `cancelled` and `done` tell the producer to close its upstream; `committed` that its outcome is in the log as well.
     """
 
     first: int
@@ -51,6 +52,7 @@ class AppendResult(NamedTuple):
     cancelled: bool
     done: bool
     dup: bool
+    committed: bool
 
     def entries(self, claim: Claim, items: Sequence[tuple[str, bytes]]) -> list[Entry]:
         """The entries as the log holds them, given the items that were appended."""
@@ -61,6 +63,24 @@ class AppendResult(NamedTuple):
             else Entry(n + i, kind, t, data, claim.round, claim.attempt)
             for i, (kind, data) in enumerate(items)
         ]
+
+
+class Outcome(NamedTuple):
+    """What entries lead to if they become the log's entries from `first` on: a plain commit, of frames alone.
+
+    `fence`, `expected_cursor`, `cursor`, `first_seq`, `digest`, `lease_ms` and `max_out_bytes` are those of `commit`. A
+    tuple, since one is made for every frame.
+    """
+
+    first: int
+    fence: str
+    expected_cursor: int
+    cursor: int
+    first_seq: int
+    frames: Sequence[bytes]
+    digest: str
+    lease_ms: int
+    max_out_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +131,46 @@ def append(
     items: Sequence[tuple[str, bytes]],
     lease_ms: int,
     max_in_bytes: int,
+    outcome: Outcome | None = None,
 ) -> Call[AppendResult]:
     """Append `(kind, data)` items of an attempt, numbered from `first_frame_no` (1 at the attempt's start).
 
     Kinds are opened, frame and round_end (last of its batch). Refuses MISSING, DONE, FENCED, GAP, CONFLICT, TOO_LARGE;
-    a lone round_end is never too large.
+    a lone round_end is never too large. With an `outcome` all items are frames; where it does not fit the logs any more
+    the items are appended all the same, and nothing is committed.
     """
     if not items:
         raise ValueError("an append needs at least one item")
-    args: list[Arg] = [fence, first_frame_no, lease_ms, max_in_bytes, keys.bell_in(rid)]
+    args: list[Arg] = [
+        fence,
+        first_frame_no,
+        lease_ms,
+        max_in_bytes,
+        keys.bell_in(rid),
+        len(items),
+    ]
     size = 0
     for item in items:
         args.extend(item)
         size += len(item[1]) + ITEM_OVERHEAD
-    return Call(rid, APPEND, (keys.state(rid), keys.input(rid)), tuple(args), _appended, size=size)
+    if outcome is None:
+        where: tuple[str, ...] = (keys.state(rid), keys.input(rid))
+    else:
+        where = (keys.state(rid), keys.input(rid), keys.output(rid))
+        args += (
+            outcome.fence,
+            outcome.first,
+            outcome.expected_cursor,
+            outcome.cursor,
+            outcome.first_seq,
+            outcome.digest,
+            outcome.lease_ms,
+            outcome.max_out_bytes,
+            keys.bell_out(rid),
+            *outcome.frames,
+        )
+        size += sum(map(len, outcome.frames)) + FRAME_OVERHEAD * len(outcome.frames)
+    return Call(rid, APPEND, where, tuple(args), _appended, size=size)
 
 
 ITEM_OVERHEAD = 20
@@ -132,8 +178,8 @@ ITEM_OVERHEAD = 20
 
 
 def _appended(reply: Any) -> AppendResult:
-    first, t, cancelled, done, dup = reply
-    return AppendResult(first, t, cancelled == 1, done == 1, dup == 1)
+    first, t, cancelled, done, dup, committed = reply
+    return AppendResult(first, t, cancelled == 1, done == 1, dup == 1, committed == 1)
 
 
 def heartbeat_round(keys: Keys, rid: str, *, fence: str, lease_ms: int) -> Call[Wanted]:

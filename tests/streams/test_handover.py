@@ -87,3 +87,24 @@ def test_nothing_is_kept_of_a_response_that_nobody_follows():
     handover.begin_translating("a")
     handover.end_translating("a")
     assert not any(vars(handover).values())
+
+
+def test_who_translates_a_response_is_asked_what_its_frames_lead_to():
+    handover, seer = Handover(), Seeing()
+    assert handover.seer("a") is None
+    handover.begin_translating("a", seer)
+    handover.begin_translating("b")
+    assert handover.seer("a") is seer
+    assert handover.seer("b") is None
+    handover.end_translating("a")
+    assert handover.seer("a") is None
+
+
+class Seeing:
+    """A translator that foresees nothing."""
+
+    def foresee(self, frames):
+        del frames
+
+    def foreseen(self, reply):
+        del reply

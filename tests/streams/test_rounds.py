@@ -3,6 +3,7 @@
 import pytest
 
 from streams.scripts.refused import Reason
+from streams.scripts.rounds import Outcome
 from tests.streams.rig import refused, refused_unchanged
 from translator.protocol.entries import Entry, Kind
 
@@ -287,3 +288,107 @@ async def test_a_lost_round_is_claimed_again_once_it_is_reopened(rig):
     result = await rig.append(1, OPENED)
     assert result.first == claim.entry.n + 1
     assert await refused(rig.append(2, *frames(b"x"), fence="1.1:ingest")) is Reason.FENCED
+
+
+def outcome(rig, *frames: bytes, **changes):
+    """What frames lead to after OPENED is entry 4 and frames 0 and 1 were committed at cursor 1."""
+    given = {
+        "first": 5,
+        "fence": rig.lease.fence,
+        "expected_cursor": 1,
+        "cursor": 5,
+        "first_seq": 2,
+        "frames": frames,
+        "digest": "after",
+        "lease_ms": 500_000,
+        "max_out_bytes": 10**9,
+    } | changes
+    return Outcome(**given)
+
+
+async def shown(rig) -> list[bytes]:
+    return [frame.data for frame in (await rig.store.logs.read_output(rig.rid, -1)).frames]
+
+
+async def begun(rig) -> None:
+    await rig.running()
+    await rig.append(1, OPENED)
+    await rig.commit(0, 1, 0, b"created", b"in_progress")
+
+
+async def test_an_append_commits_what_it_leads_to(rig):
+    await begun(rig)
+    before = await rig.state()
+    reply = await rig.append(2, *frames(b"a", b"b"), outcome=outcome(rig, b"A", cursor=6))
+    assert (reply.first, reply.committed, reply.dup) == (5, True, False)
+    assert [entry.data for entry in (await rig.log())[4:]] == [b"a", b"b"]
+    assert await shown(rig) == [b"created", b"in_progress", b"A"]
+    state = await rig.state()
+    assert (state.cursor, state.seq, state.digest) == (6, 2, "after")
+    assert (state.last, state.out_bytes) == (6, before.out_bytes + 1)
+    assert state.lease > before.lease + 400_000
+    await rig.commit(6, 6, 3, b"B")
+
+
+async def test_a_repeated_append_with_its_outcome_changes_nothing_and_tells_the_same(rig):
+    await begun(rig)
+    first = await rig.append(2, *frames(b"a"), outcome=outcome(rig, b"A", b"B"))
+    before = await rig.everything()
+    again = await rig.append(2, *frames(b"a"), outcome=outcome(rig, b"A", b"B"))
+    assert again == first._replace(dup=True)
+    assert await rig.everything() == before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"fence": "1:another"},
+        {"expected_cursor": 0},
+        {"first_seq": 1},
+        {"first_seq": 3},
+        {"first": 4},
+        {"first": 6},
+        {"max_out_bytes": 10},
+    ],
+)
+async def test_an_outcome_that_does_not_fit_leaves_the_append_alone(rig, changes):
+    await begun(rig)
+    reply = await rig.append(2, *frames(b"a"), outcome=outcome(rig, b"A", **changes))
+    assert (reply.first, reply.committed) == (5, False)
+    assert [entry.data for entry in (await rig.log())[4:]] == [b"a"]
+    assert await shown(rig) == [b"created", b"in_progress"]
+    again = await rig.append(2, *frames(b"a"), outcome=outcome(rig, b"A", **changes))
+    assert again == reply._replace(dup=True)
+    state = await rig.state()
+    assert (state.cursor, state.seq, state.last) == (1, 1, 5)
+
+
+async def test_an_outcome_foreseen_without_a_cancel_is_not_committed_behind_it(rig):
+    await begun(rig)
+    await rig.cancel()
+    reply = await rig.append(2, *frames(b"a"), outcome=outcome(rig, b"A"))
+    assert (reply.first, reply.committed, reply.cancelled) == (6, False, True)
+    assert await shown(rig) == [b"created", b"in_progress"]
+
+
+async def test_nothing_is_foreseen_before_the_first_commit(rig):
+    await rig.running()
+    await rig.append(1, OPENED)
+    changes = {"expected_cursor": 0, "first_seq": 0}
+    reply = await rig.append(2, *frames(b"a"), outcome=outcome(rig, b"A", **changes))
+    assert not reply.committed
+
+
+async def test_a_refused_append_commits_nothing_either(rig):
+    await begun(rig)
+    call = rig.append(3, *frames(b"a"), outcome=outcome(rig, b"A"))
+    other = rig.append(2, *frames(b"a"), fence="1.1:other", outcome=outcome(rig, b"A"))
+    assert await refused_unchanged(rig, call, other) == [Reason.GAP, Reason.FENCED]
+
+
+async def test_an_outcome_of_other_bytes_is_no_repeat(rig):
+    """The append is; whose outcome is not in the log commits it by itself, and is refused there."""
+    await begun(rig)
+    await rig.append(2, *frames(b"a"), outcome=outcome(rig, b"A"))
+    again = await rig.append(2, *frames(b"a"), outcome=outcome(rig, b"X", digest="other"))
+    assert (again.dup, again.committed) == (True, False)
