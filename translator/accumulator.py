@@ -96,6 +96,11 @@ class Accumulator:
             return self._text_done(event, kind)
         return None if event["type"] in LIFE else self._other(event)
 
+    @property
+    def growing(self) -> tuple[Item, Part] | tuple[None, None]:
+        """The part that the last text delta went to, and its item."""
+        return self._last
+
     # ---- items ------------------------------------------------------------------------------
 
     def _item_added(self, event: Event) -> Item | None:

@@ -85,7 +85,7 @@ class Lifecycle(ABC):
         )
 
 
-class _PartCursor:
+class PartCursor:
     """How much of one part the client has seen."""
 
     __slots__ = ("annotations", "closed", "delta", "place", "sent")
@@ -104,7 +104,7 @@ class TextLifecycle(Lifecycle):
 
     def __init__(self, item: Item, index: int, public_id: str, out: Output) -> None:
         super().__init__(item, index, public_id, out)
-        self._cursors: list[_PartCursor] = []
+        self._cursors: list[PartCursor] = []
         self._opened = {True: 0, False: 0}  # summary parts, and others, that were announced
         self._open = 0  # parts before this one are closed
 
@@ -121,6 +121,15 @@ class TextLifecycle(Lifecycle):
                 self._open += at == self._open
         if self.item.ended is Ended.DONE:
             self._done("completed")
+
+    def cursor(self, part: Part) -> PartCursor | None:
+        """The cursor of a part whose next piece would be shown as it is, and nothing else with it."""
+        if self.final is not None or part.done or part.logprobs:
+            return None
+        for known, cursor in zip(self.item.parts, self._cursors, strict=True):
+            if known is part and cursor.sent == len(part.pieces):
+                return cursor
+        return None
 
     def close(self, status: str) -> None:
         """See Lifecycle."""
@@ -141,11 +150,11 @@ class TextLifecycle(Lifecycle):
             "output_index": self.index,
             "summary_index" if summary else "content_index": index,
         }
-        self._cursors.append(_PartCursor(part, place))
+        self._cursors.append(PartCursor(part, place))
         event = "reasoning_summary_part.added" if summary else "content_part.added"
         self._out.write(f"response.{event}", {**place, "part": empty_part(part)})
 
-    def _grow(self, part: Part, cursor: _PartCursor, *, coalesce: bool) -> None:
+    def _grow(self, part: Part, cursor: PartCursor, *, coalesce: bool) -> None:
         pieces, sent = part.pieces, cursor.sent
         cursor.sent = len(pieces)
         if part.logprobs:
@@ -158,20 +167,20 @@ class TextLifecycle(Lifecycle):
         if cursor.annotations < len(part.annotations):
             self._annotate(part, cursor)
 
-    def _grow_with_logprobs(self, part: Part, cursor: _PartCursor, sent: int) -> None:
+    def _grow_with_logprobs(self, part: Part, cursor: PartCursor, sent: int) -> None:
         """Deltas of a text whose upstream tells log probabilities: each piece with its own, never joined."""
         for at in range(sent, len(part.pieces)):
             logprobs = part.logprobs[at] if at < len(part.logprobs) else []
             fields = {**cursor.place, "delta": part.pieces[at], "logprobs": logprobs}
             self._out.write("response.output_text.delta", fields)
 
-    def _annotate(self, part: Part, cursor: _PartCursor) -> None:
+    def _annotate(self, part: Part, cursor: PartCursor) -> None:
         for at in range(cursor.annotations, len(part.annotations)):
             fields = {"annotation_index": at, "annotation": part.annotations[at]}
             self._out.write("response.output_text.annotation.added", {**cursor.place, **fields})
         cursor.annotations = len(part.annotations)
 
-    def _close_part(self, part: Part, cursor: _PartCursor) -> None:
+    def _close_part(self, part: Part, cursor: PartCursor) -> None:
         if cursor.closed:
             return
         self._grow(part, cursor, coalesce=False)

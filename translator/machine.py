@@ -29,7 +29,7 @@ from typing import Any, Final
 
 import orjson
 
-from translator.accumulator import RoundResult
+from translator.accumulator import DELTAS, RoundResult
 from translator.dialect import Dialect, dialect_of
 from translator.discovery import Discovery
 from translator.outbound import upstream_body
@@ -43,6 +43,7 @@ from translator.protocol.response import add_usage, template, usage
 from translator.public_items import RoundOptions, Shown
 from translator.round import Round
 from translator.step import Command, NextRound, Note, Reopen, RunJob, Step
+from translator.text_run import MAX_MISSES, Form, Run
 from translator.tool_choice import upstream_choice
 from translator.tool_results import LIST, listing_of, result_of
 from translator.toolmap import ToolMap
@@ -50,6 +51,7 @@ from translator.upstream_event import Event
 
 ENTRY_VERSION: Final = 1
 FRAME: Final = str(Kind.FRAME)
+NO_EVENT: Final[Event] = {"type": ""}
 SEALED: Final = "reasoning.encrypted_content"
 """The `include` of clients that hand reasoning back instead of having it stored."""
 
@@ -125,6 +127,8 @@ class Machine:
         self._usage: dict[str, Any] | None = None  # summed over rounds
         self._round: Round | None = None  # set by each attempt
         self._dialect: Dialect  # set by each attempt
+        self._run: Run | None = None  # what the next frame may go on with
+        self._misses = 0  # runs in a row that nothing went on with
         self._attempt = 0  # attempts of the current round
         self._discovery: Discovery | None = None  # set where servers must list their tools first
         self._approved: list[dict[str, Any]] = []  # questions that the client has said yes to
@@ -147,7 +151,9 @@ class Machine:
         self._now = entry.t
         self._log_bytes += len(entry.data)
         try:
-            self._feed(entry)
+            if self._run is None or entry.kind != FRAME or not self._run.take(entry.data):
+                self._leave_run()
+                self._feed(entry)
         except ProtocolFault as fault:
             self._fail("server_error", fault.message)
         if self._out.full and self.response is None:
@@ -217,6 +223,7 @@ class Machine:
             self._round.forget()
         self._attempt = self._attempt + 1 if same else 1
         self._dialect = dialect_of(self._api, self._tools)
+        self._misses = 0
         self._round = self._new_round(entry.round)
 
     def _new_round(self, number: int, approved: Sequence[str] = ()) -> Round:
@@ -242,8 +249,26 @@ class Machine:
     def _frame(self, block: bytes) -> None:
         if self._round is None:
             raise ForeignLog("The input log holds an upstream frame before any attempt.")
+        event, events = NO_EVENT, 0
         for event in self._dialect.events(block):
             self._take(self._round, event)
+            events += 1
+        if events == 1 and event["type"] in DELTAS:
+            self._begin_run(self._round, block, event)
+
+    def _begin_run(self, current: Round, block: bytes, delta: Event) -> None:
+        """A block that did nothing but make a text longer may be the first of a run."""
+        growing, text = current.growing(), delta.get("delta")
+        if growing is None or not isinstance(text, str) or self._misses >= MAX_MISSES:
+            return
+        form = Form.of(block, text)
+        if form is not None:
+            self._run = Run(form, *growing, self._out)
+
+    def _leave_run(self) -> None:
+        if self._run is not None:
+            self._misses = 0 if self._run.taken else self._misses + 1
+            self._run = None
 
     def _take(self, current: Round, event: Event) -> None:
         if current.result is not None:

@@ -17,8 +17,8 @@ from translator.boundary import Boundary, Wall
 from translator.function_sse import CallLifecycle, CustomLifecycle
 from translator.gateway_calls import NOT_ALLOWED, GatewayCall, refused
 from translator.gateway_items import ApprovalLifecycle, GatewayLifecycle, Result
-from translator.items import Ended, Item
-from translator.lifecycle import Lifecycle
+from translator.items import Ended, Item, Part
+from translator.lifecycle import Lifecycle, PartCursor, TextLifecycle
 from translator.output import Output
 from translator.protocol.errors import ProtocolFault
 from translator.public_items import PublicItems, RoundOptions, Shown
@@ -125,6 +125,15 @@ class Round:
         size = len(delta) if isinstance(delta, str) else 0
         if self._boundary.hold(item, wall, size=size):
             self._release()
+
+    def growing(self) -> tuple[Part, PartCursor] | None:
+        """The text that the last delta went to, if the next would only make it longer before the client's eyes."""
+        item, part = self._accumulator.growing
+        if item is None or part is None or self._boundary.waiting:
+            return None
+        lifecycle = self._lifecycles.get(item.slot)
+        cursor = lifecycle.cursor(part) if isinstance(lifecycle, TextLifecycle) else None
+        return None if cursor is None else (part, cursor)
 
     def end(self, status: str) -> None:
         """The upstream is done: `status` is completed or incomplete. Whole calls of the gateway's now wait for results.
