@@ -111,8 +111,8 @@ class Part(Text):
             self.annotations.append(annotation)
 
     def add_logprobs(self, logprobs: Any) -> None:
-        """Keep the log probabilities of the piece that was just added."""
-        if isinstance(logprobs, list):
+        """Keep the log probabilities of the piece that was just added; only output texts have any to show."""
+        if isinstance(logprobs, list) and self.kind == "output_text":
             self.logprobs.extend([] for _ in range(len(self.pieces) - 1 - len(self.logprobs)))
             self.logprobs.append(logprobs)
 

@@ -49,7 +49,9 @@ def pairs(item: Item, wholes: Any, *, summary: bool) -> Iterator[tuple[Part, dic
 
 
 def add_details(part: Part, whole: dict[str, Any]) -> None:
-    """Annotations and log probabilities that only the whole part tells."""
+    """Annotations and log probabilities that only the whole part tells; none but output texts can show them."""
+    if part.kind != "output_text":
+        return
     for annotation in listed(whole.get("annotations")):
         part.annotate(annotation)
     logprobs = listed(whole.get("logprobs"))

@@ -682,6 +682,23 @@ def test_null_parts_and_details_of_other_types_say_nothing() -> None:
     assert [part["text"] for part in told.output[0]["content"]] == ["a", "b"]
 
 
+def test_logprobs_of_a_text_that_turns_out_to_be_reasoning_are_not_shown() -> None:
+    thought = ev("reasoning_text.delta", delta="a", item_id="r", output_index=0)
+    told = play(thought, {**text("b", 0, "m"), "logprobs": [{"token": "b"}]}, completed())
+    assert told.deltas("reasoning_text") == ["a", "b"]
+    assert told.of("output_text.delta") == []
+
+
+def test_details_of_an_output_text_in_a_reasoning_item_are_not_shown() -> None:
+    detail = {"annotations": [{"type": "url_citation", "url": "u"}], "logprobs": [{"token": "a"}]}
+    whole = {"type": "output_text", "text": "ab", **detail}
+    item = {"type": "reasoning", "id": "r", "content": [whole], "summary": []}
+    thought = ev("reasoning_text.delta", delta="a", item_id="r", output_index=0)
+    told = play(thought, done(item), completed())
+    assert told.deltas("reasoning_text") == ["a", "b"]
+    assert told.of("output_text.annotation.added") == told.of("output_text.delta") == []
+
+
 def test_logprobs_that_only_the_done_item_tells_are_kept() -> None:
     said = message("msg_up", "a")
     said["content"][0]["logprobs"] = [{"token": "a", "logprob": -1}]
