@@ -195,14 +195,14 @@ class Attempt:
         flown, self._flying = self._flying, []
         seer, self._seer = self._seer, None
         self._pending_bytes -= self._flying_bytes
-        if seer is not None:
-            seer.foreseen(reply)
+        known = seer is not None and seer.foreseen(reply)
         if isinstance(reply, RespoolError):
             self._refused(reply)
             return
         self.heard_at = self._loop.time()
         self._last += len(flown)
-        self._store.handover.publish_input(self._rid, reply.entries(self._claim, flown))
+        if not known:  # nobody else waits for frames
+            self._store.handover.publish_input(self._rid, reply.entries(self._claim, flown))
         if reply.cancelled or reply.done:
             self._stop(Stop.DONE if reply.done else Stop.CANCELLED)
         self._flush()

@@ -48,8 +48,11 @@ class Seer(Protocol):
         """What these frames bring as the log's next entries; None: nothing that could go with them."""
         ...
 
-    def foreseen(self, reply: AppendResult | RespoolError) -> None:
-        """How the append went; it follows every `foresee`, and comes before `entries_appended`."""
+    def foreseen(self, reply: AppendResult | RespoolError) -> bool:
+        """How the append went; it follows every `foresee`.
+
+        Whether the seer has these entries: if not, they are to be handed over like any others.
+        """
 
 
 class Handover:

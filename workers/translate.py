@@ -207,11 +207,11 @@ class Translation:
             self._limits.max_out_bytes,
         )
 
-    def foreseen(self, reply: AppendResult | RespoolError) -> None:
+    def foreseen(self, reply: AppendResult | RespoolError) -> bool:
         """It came true, or the fold begins anew. What was not committed with the append is now."""
         first, self._foresaw = self._foresaw, 0
         if self._over or not first:
-            return
+            return False
         fold = self._fold
         if self._broken:
             self.flush()
@@ -222,10 +222,15 @@ class Translation:
             lease = Lease(self._holding.fence, fold.cursor, fold.seq, fold.digest, dup=False)
             self._fold = Fold(self.rid, lease)
             self._following.begin_anew()
-        elif reply.committed:
-            self._moved_on(None)
-        elif fold.flying is not None:
-            self._commit(fold.flying)
+        else:
+            if reply.committed:
+                self._moved_on(None)
+            elif fold.flying is not None:
+                self._commit(fold.flying)
+            else:
+                self.flush()
+            return True
+        return False
 
     # ---- committing -----------------------------------------------------------------------------
 

@@ -106,5 +106,6 @@ class Seeing:
     def foresee(self, frames):
         del frames
 
-    def foreseen(self, reply):
+    def foreseen(self, reply) -> bool:
         del reply
+        return False
