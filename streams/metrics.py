@@ -38,6 +38,7 @@ NAMES: Final = {
     "responses_ended_total": "Responses that reached their terminal frame here, by status.",
     "folds_failed_total": "Responses failed because their fold could not go on, by reason.",
     "translator_notes_total": "Quirks of upstreams that were tolerated, by kind.",
+    "commits_foreseen_total": "Commits that went with the append of the frames that led to them.",
     "foresights_failed_total": "Folds begun anew: the log's next entries were not the ones that were folded ahead.",
     "handovers_missed_total": "Hand-overs that did not continue what was known: the log was read.",
     # tools

@@ -83,7 +83,7 @@ class Translation:
         self._broken = ""  # why the fold cannot go on
         self._ending: asyncio.Task[None] | None = None  # set when a broken fold is ended
         self._status = ""  # as last committed
-        self._frames = 0  # committed and not yet counted: once a beat, not a frame
+        self._frames = self._foreseen = 0  # committed and not yet counted: once a beat, not a frame
 
     def begin(self) -> None:
         """Ask for the lease. What is handed over meanwhile is noticed: nothing falls between asking and reading."""
@@ -224,6 +224,7 @@ class Translation:
             self._following.begin_anew()
         else:
             if reply.committed:
+                self._foreseen += 1
                 self._moved_on(None)
             elif fold.flying is not None:
                 self._commit(fold.flying)
@@ -388,7 +389,8 @@ class Translation:
 
     def _count(self) -> None:
         metrics.count("public_frames_total", self._frames)
-        self._frames = 0
+        metrics.count("commits_foreseen_total", self._foreseen)
+        self._frames = self._foreseen = 0
 
 
 def _ignore(reply: object) -> None:

@@ -1,4 +1,8 @@
-"""The role processes: two of each, the first behind a proxy that can lose replies of the store."""
+"""The role processes: two of each, the first behind a proxy that can lose replies of the store.
+
+The first ingest process translates as well: what one process carries and translates goes another way
+(`streams.handover.Seer`), which is to be hurt too.
+"""
 
 import re
 from collections import Counter
@@ -15,6 +19,8 @@ from tests.streams.proxy import Proxy, proxied
 
 ROLES = ("translate", "ingest", "api", "tools")
 NUMBERS = (1, 2)
+ALSO = {"ingest-1": ("ingest", "translate")}
+"""Roles of members that have more than their name says."""
 LEASE_S = 0.5
 SAMPLE = re.compile(r"^respool_(\w+?)(\{.*\})? ([\d.e+]+)$", re.MULTILINE)
 
@@ -39,7 +45,8 @@ class Member:
         """The next process, ready."""
         self.past += self.now
         self.now = Counter()
-        self.replica = replica(self._folder, self.role, **self._settings)
+        roles = ALSO.get(self.name, (self.role,))
+        self.replica = replica(self._folder, *roles, **self._settings)
         await self.replica.start()
         await self.replica.ready()
 
@@ -116,6 +123,11 @@ def fenced(counts: Counter[str]) -> int:
 
 def takeovers(counts: Counter[str]) -> int:
     return total(counts, ("translations_acquired",), '"taken over"')
+
+
+def foreseen(counts: Counter[str]) -> int:
+    """Commits that went with the append of what led to them."""
+    return total(counts, ("commits_foreseen",), "")
 
 
 def repeats(counts: Counter[str]) -> int:

@@ -3,7 +3,7 @@
 from collections import Counter
 from statistics import median
 
-from tests.chaos.fleet import fenced, repeats, takeovers
+from tests.chaos.fleet import fenced, foreseen, repeats, takeovers
 from tests.chaos.stage import CALM, Stage
 from tests.chaos.tally import Tally
 
@@ -24,6 +24,7 @@ class Report:
             "writes of former holders refused (FENCED)": fenced(counts),
             "takeovers": takeovers(counts),
             "repeats recognised (DUP)": repeats(counts),
+            "commits that went with an append": foreseen(counts),
         }
         missing = [f"no {trace}: nothing was tested" for trace, n in self._traces.items() if not n]
         self.broken = stage.judge.broken + missing
