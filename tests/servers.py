@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from streams.embedded import find_server
 from tests.wait import wait_for
@@ -86,14 +88,18 @@ class Served:
 
     def ask(self, *command: str | int) -> Any:
         """One command; its reply."""
-        with redis.Redis(
-            host="127.0.0.1", port=self.port, decode_responses=True, **self.settings
-        ) as client:
+        with self._client() as client:
             return client.execute_command(*command)
 
     def info(self, section: str) -> dict[str, Any]:
-        with redis.Redis(host="127.0.0.1", port=self.port, **self.settings) as client:
+        with self._client() as client:
             return client.info(section)
+
+    def _client(self) -> redis.Redis:
+        once = Retry(NoBackoff(), 0)
+        return redis.Redis(
+            host="127.0.0.1", port=self.port, decode_responses=True, retry=once, **self.settings
+        )
 
     def kill(self) -> None:
         """As a power cut would."""

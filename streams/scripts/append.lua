@@ -51,6 +51,9 @@ if bytes > tonumber(ARGV[4]) and not (ended and count == 1) then
   return redis.error_reply('REFUSED TOO_LARGE')
 end
 
+-- So it does in a server that is full: a script that has written something, if only this, is let finish.
+if ended and count == 1 then redis.call('HDEL', KEYS[1], '') end
+
 local stamp = now .. ''
 for i = 6, args, 2 do
   local kind = ARGV[i]
