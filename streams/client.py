@@ -32,7 +32,7 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from streams.faults import StoreAway, StoreFull
+from streams.faults import StoreAway, StoreFull, StoreLocked
 from streams.several import several
 from translator.protocol.errors import StoreError
 
@@ -94,7 +94,7 @@ def as_store_error(error: BaseException) -> StoreError:
         kind = StoreAway if word in TRANSIENT else StoreError
         return kind(f"the store refused a command: {word if word.isupper() else 'error'}")
     if isinstance(error, AuthenticationError | AuthorizationError):
-        return StoreAway("the store does not take our user or password")
+        return StoreLocked("the store does not take our user or password")
     return StoreAway("the store is away")
 
 
