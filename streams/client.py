@@ -10,7 +10,9 @@ throughput, and a retry inside the client repeats writes that nobody checks. Eve
 """
 
 import asyncio
+import os
 import re
+import ssl
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
@@ -51,6 +53,9 @@ MAX_CONNECTIONS = 8
 SENTINEL_PORT = 26379
 """Where sentinels listen when nothing is said."""
 
+WATCH_S = 0.5
+"""How often sentinels are asked whether the primary is still the one that we are connected to."""
+
 PIECE_BYTES = 256 * 1024
 """Of a large command that is written at once: a fraction of a ms."""
 
@@ -74,6 +79,9 @@ WRAPPED = re.compile(r"^ERR Error running script .*?-([A-Z]{2,})\b", re.DOTALL)
 
 SCHEMES = re.compile(r"^(rediss?|unix|memory|rediss?\+(?:sentinel|cluster))://")
 
+FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
+"""Options of a URL that name what must be there."""
+
 _memory: dict[str, Any] = {}
 """The fakeredis servers that have a name (`memory://name`), so that two connections can meet in one."""
 
@@ -93,9 +101,19 @@ def as_store_error(error: BaseException) -> StoreError:
             return StoreFull("the store has no memory left")
         kind = StoreAway if word in TRANSIENT else StoreError
         return kind(f"the store refused a command: {word if word.isupper() else 'error'}")
-    if isinstance(error, AuthenticationError | AuthorizationError):
-        return StoreLocked("the store does not take our user or password")
+    for one in causes(error):
+        if isinstance(one, AuthenticationError | AuthorizationError):
+            return StoreLocked("the store does not take our user or password")
+        if isinstance(one, ssl.SSLCertVerificationError):
+            return StoreLocked("the store shows a certificate that is not to be trusted")
     return StoreAway("the store is away")
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and what it came of."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 class Link:
@@ -109,6 +127,13 @@ class Link:
     def connected(self) -> bool:
         """Whether the connection stands as far as this side knows."""
         return self._connection is not None and self._connection.is_connected
+
+    @property
+    def at(self) -> tuple[str, int] | None:
+        """Where the connection goes; None where there is none, or it goes to a socket of this machine."""
+        connection = self._connection
+        host: str | None = getattr(connection, "host", None)
+        return (host, cast("Any", connection).port) if host else None
 
     async def open(self) -> AbstractConnection:
         """The connection, made where there is none."""
@@ -174,15 +199,13 @@ def pieces(command: Command) -> Iterator[bytes | memoryview]:
 class Connections:
     """All connections of a process to one store."""
 
-    def __init__(self, client: Redis, *, memory: bool, watchers: Sequence[Redis] = ()) -> None:
+    def __init__(self, client: Redis, *, memory: bool) -> None:
         self.client = client
         """For rare commands and tests; never for blocking ones."""
         self.memory = memory
         """True for fakeredis: one process, nothing durable."""
         self.clustered = False
         """True where `servers` are several, and a key is at one of them."""
-        self._watchers = watchers
-        """Clients of the sentinels that say where the primary is; closed with the rest."""
         self._links: list[Link] = []
 
     def link(self, key: str = "") -> Link:
@@ -209,8 +232,43 @@ class Connections:
         """Close everything. Whoever still waits for a reply gets an error."""
         for link in self._links:
             await link.drop()
-        for client in (self.client, *self._watchers):
-            await client.aclose(close_connection_pool=True)
+        await self.client.aclose(close_connection_pool=True)
+
+    async def watch(self) -> None:
+        """What has to be looked after while connections are open, until it is cancelled; here there is nothing."""
+
+
+class Sentinels(Connections):
+    """The primary that sentinels name; each new connection asks them anew."""
+
+    def __init__(self, client: Redis, manager: Any, service: str) -> None:
+        super().__init__(client, memory=False)
+        self._manager = manager
+        self._service = service
+
+    async def watch(self) -> None:
+        """Leave a primary that is none any more.
+
+        One that lives through its failover (a planned one, a partition) is told of it only after many seconds, and
+        takes writes till then that nobody will ever see.
+        """
+        while True:
+            await asyncio.sleep(WATCH_S)
+            try:
+                place = await bounded(self._manager.discover_master(self._service))
+            except StoreError:
+                continue  # whoever has a connection keeps it; who needs one hears of it
+            moved = [link for link in self._links if link.at not in {None, place}]
+            for link in moved:
+                await link.drop()
+            if moved:
+                await self.client.connection_pool.disconnect()
+
+    async def close(self) -> None:
+        """Close everything, the sentinels' clients too."""
+        await super().close()
+        for watcher in self._manager.sentinels:
+            await watcher.aclose(close_connection_pool=True)
 
 
 async def bounded(work: Awaitable[T]) -> T:
@@ -231,11 +289,19 @@ async def connect(url: str) -> Connections:
     make = MAKERS.get(scheme[1], remote)
     connections = make(url)
     try:
+        check_files(connections.client.connection_pool.connection_kwargs)
         await connections.command("PING")
     except BaseException:
         await connections.close()
         raise
     return connections
+
+
+def check_files(given: dict[str, Any]) -> None:
+    """Raise StoreError where a certificate is not there: each connection would fail as if the server were away."""
+    for name in FILES:
+        if (path := given.get(name)) and not os.access(path, os.R_OK):
+            raise StoreError(f"what {name} of the store's URL names cannot be read")
 
 
 def options() -> dict[str, Any]:
@@ -287,7 +353,7 @@ def sentinel(url: str) -> Connections:
         **options(),
         **said.options,
     )
-    return Connections(client, memory=False, watchers=manager.sentinels)
+    return Sentinels(client, manager, service)
 
 
 def cluster(url: str) -> Connections:

@@ -77,6 +77,7 @@ class Store:
             async with anyio.create_task_group() as group:
                 for loop in (writer.run, reads.run, bulk.run, doorbell.run, store.hub.run):
                     group.start_soon(loop)
+                group.start_soon(connections.watch)
                 try:
                     yield store
                 except Exception as error:  # noqa: BLE001 - raised again below, without the group's wrapping
