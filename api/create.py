@@ -276,7 +276,12 @@ class Create:
             raise too_large() from None
         kinds = ("translate", "rounds") if opens else ("translate",)
         given = {kind: store.work.give(kind, rid) for kind in kinds}
-        _, created = await asyncio.gather(entered, creating)
+        entry, created = await asyncio.gather(entered, creating, return_exceptions=True)
+        if isinstance(created, BaseException):
+            raise created
+        if isinstance(entry, BaseException):  # what no sweeper would find must not run
+            await remove(store, rid)
+            raise entry
         for kind, taken in given.items():
             if not taken:
                 store.work.offer(kind, rid)

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Scope
 
-from streams.faults import Gone, LogLost
+from streams.faults import Gone, LogLost, StoreFull
 from streams.scripts.refused import Reason, Refused
 from translator.protocol.errors import (
     INVALID_REQUEST,
@@ -35,6 +35,9 @@ UNEXPECTED: Final = "The server had an error while processing the request."
 
 STORE_RETRY_MS: Final = 1000
 """What a client is told to wait when the store is away: the writer has already waited for it before."""
+
+STORE_FULL_RETRY_S: Final = 5
+"""The same where it has no memory left: responses that expire or are packed make room, which takes longer."""
 
 ECHO_CHARS: Final = 100
 """What of a quoted value is repeated in a message: enough to know an id by; the whole may be megabytes."""
@@ -95,6 +98,14 @@ def _public(error: RespoolError) -> RespoolError:
                 status=410,
                 type=INVALID_REQUEST,
                 code="events_lost",
+            )
+        case StoreFull():
+            wait = {
+                "retry-after": f"{STORE_FULL_RETRY_S}",
+                "retry-after-ms": f"{STORE_FULL_RETRY_S}000",
+            }
+            return RespoolError(
+                "The store of this gateway is full.", status=503, code=error.code, headers=wait
             )
         case StoreError():
             return RespoolError(

@@ -17,6 +17,7 @@ from typing import Final
 
 from streams import metrics
 from streams.handover import Seer
+from streams.faults import StoreFull
 from streams.scripts.refused import Reason, Refused
 from streams.scripts.rounds import (
     LOST_DATA,
@@ -51,6 +52,7 @@ class Stop(StrEnum):
 
     CANCELLED = "cancelled"  # the log has a cancel: the round may still be ended in it
     TOO_LARGE = "too_large"  # the log is full: the round may still be ended in it
+    FULL = "full"  # the store is: so may it then
     DONE = "done"
     GONE = "gone"
     FENCED = "fenced"
@@ -64,7 +66,9 @@ _BY_REASON: Final = {
     Reason.TOO_LARGE: Stop.TOO_LARGE,
 }
 
-MAY_END: Final = frozenset({Stop.CANCELLED, Stop.TOO_LARGE})
+TAKES_NO_MORE: Final = frozenset({Stop.TOO_LARGE, Stop.FULL})
+"""Nothing fits any more but the end of the round, alone."""
+MAY_END: Final = frozenset({Stop.CANCELLED, *TAKES_NO_MORE})
 
 
 class Attempt:
@@ -218,8 +222,11 @@ class Attempt:
             self._stop(Stop.DONE if reply.done else Stop.CANCELLED)
 
     def _refused(self, error: Exception) -> None:
-        reason = _BY_REASON.get(error.reason) if isinstance(error, Refused) else Stop.STORE
-        if reason is Stop.TOO_LARGE:
+        if isinstance(error, Refused):
+            reason = _BY_REASON.get(error.reason)
+        else:
+            reason = Stop.FULL if isinstance(error, StoreFull) else Stop.STORE
+        if reason in TAKES_NO_MORE:
             self._drop_pending()
             self._ended = False  # an end in the refused batch is to be said again, alone
         # else GAP or CONFLICT: the log is not the one that this attempt wrote

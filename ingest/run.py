@@ -13,12 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ingest.attempt import Attempt, Stop
+from ingest.attempt import TAKES_NO_MORE, Attempt, Stop
 from ingest.job import Job, job_of
 from ingest.redaction import Redaction
 from ingest.refusal import RoundError, failed, misspoken, timed_out
 from ingest.upstream import UpstreamClient
 from streams import metrics
+from streams.faults import StoreFull
 from streams.scripts.call import Call
 from streams.scripts.refused import Refused
 from streams.scripts.rounds import Claim, claim_round
@@ -133,8 +134,8 @@ class Round:
                 return
             attempt.end(end)
             await attempt.settled()
-            if attempt.stopped is Stop.TOO_LARGE:  # the refused batch took the end with it
-                attempt.end(full())
+            if attempt.stopped in TAKES_NO_MORE:  # the refused batch took the end with it
+                attempt.end(_ENDS[attempt.stopped]())
                 await attempt.settled()
         finally:
             if self._timer is not None:
@@ -206,7 +207,7 @@ class Round:
     # ---- what ends a round from outside, all of it in callbacks -----------------------------------
 
     def _stopped(self, reason: Stop) -> None:
-        self._finish(full() if reason is Stop.TOO_LARGE else {"how": "reset"})
+        self._finish(_ENDS[reason]() if reason in TAKES_NO_MORE else {"how": "reset"})
 
     def _finish(self, end: RoundEnd) -> None:
         if self._end is None:
@@ -237,3 +238,11 @@ class Round:
 def full() -> RoundEnd:
     """The end of a round whose response has reached its bound."""
     return failed("too_large", "The response is larger than this gateway stores.")
+
+
+def store_full() -> RoundEnd:
+    """The end of a round for whose frames the store has no memory left."""
+    return failed("reset", "The store of this gateway is full.", status=503, code=StoreFull.code)
+
+
+_ENDS: Final = {Stop.TOO_LARGE: full, Stop.FULL: store_full}

@@ -27,6 +27,8 @@ NO_STORE = (
     "no store: set RESPOOL_REDIS_URL, or install the embedded one (pip install 'respool[embedded]')"
 )
 
+CLUSTERED = "the store is a node of a cluster: name it as redis+cluster://host:port,host:port"
+
 
 @asynccontextmanager
 async def address_of(settings: Settings) -> AsyncIterator[str]:
@@ -62,7 +64,10 @@ def _warn_of_memory(roles: frozenset[Role]) -> None:
 
 
 async def _check(store: Store, settings: Settings) -> None:
-    policy = (await facts_of(store.connections)).policy
+    facts = await facts_of(store.connections)
+    if facts.clustered and not store.connections.clustered:
+        raise Unusable(CLUSTERED)
+    policy = facts.policy
     if policy is None:
         if not store.connections.memory:
             log.warning("the store does not tell its eviction policy; it must be %s", SAFE_POLICY)

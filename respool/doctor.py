@@ -14,12 +14,13 @@ import aiohttp
 import orjson
 
 from ingest.upstream import PATHS
-from respool.backing import MEMORY, address_of
+from respool.backing import CLUSTERED, MEMORY, address_of
 from respool.facts import SAFE_POLICY, Facts, facts_of
 from respool.settings import Settings, SettingsError, unknown_variables
 from respool.unusable import Unusable
 from respool.upstreams import upstreams_of
 from streams.client import ANSWER_TIMEOUT_S, Connections, connect
+from streams.cluster import Cluster
 from streams.scripts import hints, outputs, responses, rounds  # noqa: F401 - each fills SCRIPTS
 from streams.scripts.call import SCRIPTS
 from translator.protocol.errors import StoreError
@@ -103,11 +104,22 @@ async def _server(settings: Settings, connections: Connections, url: str) -> lis
     shown = MEMORY if url.startswith(MEMORY) else settings.store_shown
     return [
         (OK, "store", f"{name}, {shown}, namespace {settings.namespace}, {took:.1f} ms"),
+        *_cluster(connections, facts),
         _policy(settings, facts),
         _aof(facts),
         await _scripts(connections),
         _client(connections),
     ]
+
+
+def _cluster(connections: Connections, facts: Facts) -> list[Line]:
+    """How the parts of a cluster are, where it is one."""
+    if isinstance(connections, Cluster):
+        count, uncovered = len(connections.primaries), connections.uncovered
+        if uncovered:
+            return [(FAIL, "cluster", f"{count} primaries, {uncovered} slots that nobody serves")]
+        return [(OK, "cluster", f"{count} primaries, every slot is served")]
+    return [(FAIL, "cluster", CLUSTERED)] if facts.clustered else []
 
 
 def _policy(settings: Settings, facts: Facts) -> Line:

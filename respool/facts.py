@@ -1,11 +1,11 @@
 """What a store says about itself.
 
-In: connections. Out: `Facts`, with None wherever the server does not tell (managed services hide
-`CONFIG`, fakeredis has neither it nor `INFO`). Used by `respool.serve` before it starts and by
-`respool.doctor`.
+In: connections. Out: `Facts` (of a cluster: of all its primaries), with None wherever the server does
+not tell (managed services hide `CONFIG`, fakeredis has neither it nor `INFO`). Used by
+`respool.serve` before it starts and by `respool.doctor`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streams.client import Connections, Link, bounded
 from streams.faults import StoreAway
@@ -24,10 +24,23 @@ class Facts:
     """`maxmemory-policy`; all but `noeviction` may throw away the middle of a stream."""
     aof: bool | None = None
     fsync: str | None = None
+    clustered: bool = False
+    """It is a node of a cluster."""
 
 
 async def facts_of(connections: Connections) -> Facts:
-    """Ask the server."""
+    """Ask the server; of several, what is worst of any is said of all."""
+    found = [await _facts_of(server) for server in connections.servers()]
+    unsafe = [one.policy for one in found if one.policy not in (None, SAFE_POLICY)]
+    hidden = any(one.policy is None for one in found)
+    return replace(
+        found[0],
+        policy=unsafe[0] if unsafe else None if hidden else SAFE_POLICY,
+        aof=None if any(one.aof is None for one in found) else all(one.aof for one in found),
+    )
+
+
+async def _facts_of(connections: Connections) -> Facts:
     link = connections.link()
     try:
         info = _pairs(await _answer(link, "INFO"))
@@ -40,6 +53,7 @@ async def facts_of(connections: Connections) -> Facts:
             policy=info.get("maxmemory_policy") or await _setting(link, "maxmemory-policy"),
             aof=None if aof is None else aof == "1",
             fsync=await _setting(link, "appendfsync"),
+            clustered=info.get("cluster_enabled") == "1",
         )
     finally:
         await link.drop()

@@ -4,6 +4,7 @@ In: an application, a bound socket. Out: requests served until `stop`, which wai
 end within a bound and then cuts them. Called by `respool.serve`, which owns the signals.
 """
 
+import asyncio
 import logging
 import math
 import os
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.health import Health
 from respool.unusable import Unusable
@@ -61,6 +62,20 @@ class _Server(uvicorn.Server):
         yield
 
 
+class Door:
+    """The application that is served now: another one may take its place while the socket stays."""
+
+    def __init__(self) -> None:
+        self.app: ASGIApp = _nobody
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
+
+async def _nobody(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    raise AssertionError("nothing is served before there is something to serve")
+
+
 class Http:
     """One server on one socket."""
 
@@ -78,6 +93,14 @@ class Http:
             timeout_graceful_shutdown=math.ceil(drain_s),
         )
         self._server = _Server(config)
+        self._serving: asyncio.Task[None] | None = None
+
+    def begin(self) -> "asyncio.Task[None]":
+        """Serve from now on, once; the task ends with it."""
+        serving = self._serving
+        if serving is None:
+            serving = self._serving = asyncio.get_running_loop().create_task(self.run())
+        return serving
 
     async def run(self) -> None:
         """Serve until `stop`."""
@@ -86,6 +109,12 @@ class Http:
     def stop(self) -> None:
         """Take no new connections; `run` returns when the open ones have ended or their time is up."""
         self._server.should_exit = True
+
+    async def leave(self) -> None:
+        """Cut what is served and wait for its end; nothing to do where it has ended."""
+        if self._serving is not None and not self._serving.done():
+            self.cut()
+            await self._serving
 
     def cut(self) -> None:
         """Wait for nothing any more."""

@@ -24,11 +24,13 @@ from starlette.types import ASGIApp
 from api.app import application
 from api.context import ApiSettings, Context
 from api.health import Health
+from api.waiting import waiting
 from respool import __version__
 from respool import log as logs
+from respool.arrival import Arrival
 from respool.backing import store_of
 from respool.crew import Crew, tool_settings
-from respool.http import Http, address, bind, health_only
+from respool.http import Door, Http, address, bind, health_only
 from respool.roles import Role
 from respool.settings import Settings, unknown_variables
 from respool.unusable import Unusable
@@ -143,18 +145,33 @@ class Serving:
         # Without the api role the port is for probes alone: two such processes may share a machine.
         wanted = Role.API in roles or "port" in settings.model_fields_set
         listener = bind(settings.host, settings.port) if wanted else None
+        door = Door()
+        http = Http(door, listener, drain_s=settings.drain_s) if listener else None
         async with AsyncExitStack() as stack:
             if listener is not None:
                 stack.callback(listener.close)
-            store = await stack.enter_async_context(store_of(settings, roles))
+            store = await self._arrival(stack, door, http)
+            if store is None:
+                return 0
             crew = await stack.enter_async_context(Crew(store, settings, roles, self._upstreams))
-            if listener is None:
-                self._say("no port")
-                return await self._until_the_end(crew, None)
-            app = self._application(store, crew)
-            http = Http(app, listener, drain_s=settings.drain_s)
-            self._say(address(listener))
+            door.app = self._application(store, crew)
+            self._say(address(listener) if listener else "no port")
             return await self._until_the_end(crew, http)
+
+    async def _arrival(self, stack: AsyncExitStack, door: Door, http: Http | None) -> Store | None:
+        """The store, waited for; None where a signal came first. Only a wait is served: else requests need not know."""
+
+        def let_in() -> None:
+            door.app = waiting(lambda: arrival.problem)
+            if http is not None:
+                _ = http.begin()  # `leave` waits for it
+                stack.push_async_callback(http.leave)
+
+        settings, roles = self._settings, self._roles
+        arrival = Arrival(
+            lambda: stack.enter_async_context(store_of(settings, roles)), settings.store_wait_s
+        )
+        return await arrival.wait(self._asked, let_in)
 
     def _application(self, store: Store, crew: Crew) -> ASGIApp:
         def problems() -> list[str]:
@@ -182,7 +199,7 @@ class Serving:
         )
 
     async def _until_the_end(self, crew: Crew, http: Http | None) -> int:
-        serving = asyncio.ensure_future(http.run() if http else self._asked.wait())
+        serving = http.begin() if http else asyncio.ensure_future(self._asked.wait())
         await _first(self._asked.wait(), crew.runners.fell.wait(), serving)
         signal.alarm(math.ceil(self._settings.drain_s + LAST_S))
         fell = not self._asked.is_set()

@@ -150,6 +150,8 @@ class Settings(BaseSettings):
     # Braces and colons have a meaning in our keys.
     namespace: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = "respool"
     allow_eviction: bool = False
+    # A store that starts beside us is there within seconds; past this something else is wrong.
+    store_wait_s: Annotated[float, Field(ge=0, le=86400)] = 60.0
 
     lease_s: Annotated[float, Field(ge=0.3, le=3600)] = 5.0
     max_run_s: Seconds = 3600.0

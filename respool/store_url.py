@@ -11,17 +11,16 @@ import re
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-SCHEMES: Final = ("redis", "rediss", "unix", "memory", "redis+sentinel", "rediss+sentinel")
+SCHEMES: Final = (
+    *("redis", "rediss", "unix", "memory"),
+    *("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"),
+)
 ESCAPES: Final = "in a password, write / as %2F, # as %23, ? as %3F, @ as %40"
 
 _TEXT: Final = re.compile(r".+", re.DOTALL)
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
-_COMMON: Final = {
-    "db": _NUMBER,
-    "username": _TEXT,
-    "password": _TEXT,
-    "client_name": re.compile(r"[!-~]+"),
-}
+_OWN: Final = {"username": _TEXT, "password": _TEXT, "client_name": re.compile(r"[!-~]+")}
+_COMMON: Final = {"db": _NUMBER, **_OWN}
 _TLS: Final = {
     "ssl_cert_reqs": re.compile(r"none|optional|required"),
     "ssl_check_hostname": re.compile(r"true|false", re.IGNORECASE),
@@ -31,7 +30,18 @@ _TLS: Final = {
     "ssl_keyfile": _TEXT,
 }
 """What redis-py reads from a query and does not contradict how we use its connections."""
-_QUERIES: Final = {"redis": _COMMON, "unix": _COMMON, "rediss": {**_COMMON, **_TLS}}
+_SENTINELS: Final = {"sentinel_username": _TEXT, "sentinel_password": _TEXT}
+_SENTINELS_TLS: Final = {"sentinel_ssl": re.compile(r"true|false")}
+_QUERIES: Final = {
+    "redis": _COMMON,
+    "unix": _COMMON,
+    "rediss": _COMMON | _TLS,
+    "redis+sentinel": _OWN | _SENTINELS,
+    "rediss+sentinel": _OWN | _SENTINELS | _TLS | _SENTINELS_TLS,
+    "redis+cluster": _OWN,
+    "rediss+cluster": _OWN | _TLS,
+}
+_PASSWORDS: Final = ("password", "sentinel_password")
 
 _PLACE: Final = re.compile(r"([A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
 
@@ -48,7 +58,7 @@ def split(url: str) -> SplitResult:
         _ = parts.port
     except ValueError:
         # Its own text shows what stands there, which may be half a password.
-        if not parts.scheme.endswith("sentinel"):  # whose places are looked at one by one
+        if "+" not in parts.scheme:  # there the places are looked at one by one
             raise ValueError(f"has a port that is none ({ESCAPES})") from None
     return parts
 
@@ -63,10 +73,9 @@ def check(url: str) -> None:
         raise ValueError(f"has a # ({ESCAPES})")
     if scheme == "memory":
         return
-    if scheme.endswith("sentinel"):
-        _check_sentinel(parts)
-        return
-    if scheme == "unix":
+    if "+" in scheme:
+        _check_several(parts)
+    elif scheme == "unix":
         if not parts.path.strip("/"):
             raise ValueError("must name a socket: unix:///path/to/socket")
     else:
@@ -97,21 +106,26 @@ def secrets(url: str) -> list[str]:
         asked = [pair.partition("=") for pair in parts.query.split("&")]
     except ValueError:
         return []
-    found = [password, *(value for name, _, value in asked if name == "password")]
-    said = dict(parse_qsl(parts.query)).get("password", "")
-    return list(dict.fromkeys(filter(None, [*found, *map(unquote, found), said])))
+    found = [password, *(value for name, _, value in asked if name in _PASSWORDS)]
+    said = dict(parse_qsl(parts.query))
+    meant = [said.get(name, "") for name in _PASSWORDS]
+    return list(dict.fromkeys(filter(None, [*found, *map(unquote, found), *meant])))
 
 
-def _check_sentinel(parts: SplitResult) -> None:
-    service, _, database = parts.path.strip("/").partition("/")
-    if not service:
-        raise ValueError("must name the sentinels' service: redis+sentinel://host:26379/service")
+def _check_several(parts: SplitResult) -> None:
+    """Sentinels or the nodes of a cluster."""
     for place in parts.netloc.rpartition("@")[2].split(","):
         found = _PLACE.fullmatch(place)
         if found is None or int(found[2] or 0) > 65535:
-            raise ValueError("must name sentinels as host or host:port, with commas between")
+            raise ValueError("must name its hosts as host or host:port, with commas between")
+    if parts.scheme.endswith("cluster"):
+        if parts.path.strip("/"):
+            raise ValueError("must end with its hosts: a cluster has one database")
+        return
+    service, _, database = parts.path.strip("/").partition("/")
+    if not service:
+        raise ValueError("must name the sentinels' service: redis+sentinel://host:26379/service")
     _check_database(database)
-    _check_query(parts, {})
 
 
 def _check_database(text: str) -> None:
@@ -122,7 +136,7 @@ def _check_database(text: str) -> None:
 def _check_query(parts: SplitResult, known: dict[str, re.Pattern[str]]) -> None:
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in known:
-            allowed = f"may hold {', '.join(known)}" if known else "must be absent"
+            allowed = f"may hold {', '.join(known)}"
             raise ValueError(f"has a query that is not understood; it {allowed} ({ESCAPES})")
         if not known[name].fullmatch(value):
             raise ValueError(f"has a query with a wrong value of {name}")

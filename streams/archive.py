@@ -17,7 +17,7 @@ from streams.keys import Keys
 from streams.scripts.outputs import PAGE_BYTES, Frame
 from streams.scripts.sealing import read_seal
 from streams.sealed import Chapter, Contents, unpacked
-from streams.writer import Writer
+from streams.writer import Sender
 from translator.protocol.entries import Entry
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Volume:
 class Archive:
     """The packed logs of one deployment, as this process reads them."""
 
-    def __init__(self, keys: Keys, reads: Writer, *, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(self, keys: Keys, reads: Sender, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._keys = keys
         self._reads = reads
         self._volumes: Cache[str, Volume] = Cache(cache_bytes // 4)

@@ -1,28 +1,41 @@
 """Connections to Redis, and the only place where redis-py makes them.
 
-In: a URL (`redis://`, `rediss://`, `unix://`, `redis+sentinel://`, or `memory://` for fakeredis). Out: `Link`s, each one
-connection used by one task: the writer, the pipeline of reads, the doorbell and every blocking read have their own, so
-that a blocked or a large reply never stands in another's way. Their replies are raw: bytes, ints and lists (protocol 2).
+In: a URL (`redis://`, `rediss://`, `unix://`, `redis+sentinel://`, `redis+cluster://`, or `memory://` for fakeredis).
+Out: `Link`s, each one connection used by one task: the writer, the pipeline of reads, the doorbell and every blocking
+read have their own, so that a blocked or a large reply never stands in another's way. Their replies are raw: bytes, ints
+and lists (protocol 2).
 
 redis-py's own time-outs and retries are off: a socket time-out would end blocking reads and cost a third of the
 throughput, and a retry inside the client repeats writes that nobody checks. Every wait is bounded by whoever waits.
 """
 
 import asyncio
+import os
 import re
+import ssl
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, cast
-from urllib.parse import unquote, urlsplit
 
 import hiredis
 from redis.asyncio import Redis
-from redis.asyncio.connection import AbstractConnection, ConnectionPool
+from redis.asyncio.connection import (
+    AbstractConnection,
+    Connection,
+    ConnectionPool,
+    SSLConnection,
+)
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    RedisError,
+    ResponseError,
+)
 
-from streams.faults import StoreAway
+from streams.faults import StoreAway, StoreFull, StoreLocked
+from streams.several import several
 from translator.protocol.errors import StoreError
 
 T = TypeVar("T")
@@ -40,13 +53,34 @@ MAX_CONNECTIONS = 8
 SENTINEL_PORT = 26379
 """Where sentinels listen when nothing is said."""
 
+WATCH_S = 0.5
+"""How often sentinels are asked whether the primary is still the one that we are connected to."""
+
 PIECE_BYTES = 256 * 1024
 """Of a large command that is written at once: a fraction of a ms."""
 
 READ_LIMIT = 2**20
 """Bytes read from a socket at once: a page of frames in one or two turns of the event loop."""
 
-SCHEMES = re.compile(r"^(rediss?|unix|memory|rediss?\+sentinel)://")
+REDIS_PORT = 6379
+
+TRANSIENT = (
+    *("READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "LOADING", "BUSY"),
+    *("NOREPLICAS", "MISCONF", "UNKILLABLE"),
+)
+"""First words of error replies that pass by themselves: a failover or a slot's move under way, a long script, replicas or
+a disk that the server waits for before it takes writes."""
+
+FULL = "OOM"
+"""The server has reached its `maxmemory` and takes nothing that grows."""
+
+WRAPPED = re.compile(r"^ERR Error running script .*?-([A-Z]{2,})\b", re.DOTALL)
+"""What a command inside a script met, as Redis before 7 tells it."""
+
+SCHEMES = re.compile(r"^(rediss?|unix|memory|rediss?\+(?:sentinel|cluster))://")
+
+FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
+"""Options of a URL that name what must be there."""
 
 _memory: dict[str, Any] = {}
 """The fakeredis servers that have a name (`memory://name`), so that two connections can meet in one."""
@@ -54,15 +88,32 @@ _memory: dict[str, Any] = {}
 
 def word_of(error: ResponseError) -> str:
     """The first word of an error reply, which redis-py takes off where it knows it."""
-    return error.status_code or str(error).split(" ", 1)[0]
+    text = str(error)
+    wrapped = WRAPPED.match(text)
+    return wrapped[1] if wrapped else error.status_code or text.split(" ", 1)[0]
 
 
 def as_store_error(error: BaseException) -> StoreError:
     """Any error of the client as one of ours. Hosts and values in its text stay behind, in `__cause__`."""
     if isinstance(error, ResponseError):
         word = word_of(error)
-        return StoreError(f"the store refused a command: {word if word.isupper() else 'error'}")
+        if word == FULL:
+            return StoreFull("the store has no memory left")
+        kind = StoreAway if word in TRANSIENT else StoreError
+        return kind(f"the store refused a command: {word if word.isupper() else 'error'}")
+    for one in causes(error):
+        if isinstance(one, AuthenticationError | AuthorizationError):
+            return StoreLocked("the store does not take our user or password")
+        if isinstance(one, ssl.SSLCertVerificationError):
+            return StoreLocked("the store shows a certificate that is not to be trusted")
     return StoreAway("the store is away")
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and what it came of."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 class Link:
@@ -76,6 +127,13 @@ class Link:
     def connected(self) -> bool:
         """Whether the connection stands as far as this side knows."""
         return self._connection is not None and self._connection.is_connected
+
+    @property
+    def at(self) -> tuple[str, int] | None:
+        """Where the connection goes; None where there is none, or it goes to a socket of this machine."""
+        connection = self._connection
+        host: str | None = getattr(connection, "host", None)
+        return (host, cast("Any", connection).port) if host else None
 
     async def open(self) -> AbstractConnection:
         """The connection, made where there is none."""
@@ -141,22 +199,28 @@ def pieces(command: Command) -> Iterator[bytes | memoryview]:
 class Connections:
     """All connections of a process to one store."""
 
-    def __init__(self, client: Redis, *, memory: bool, watchers: Sequence[Redis] = ()) -> None:
+    def __init__(self, client: Redis, *, memory: bool) -> None:
         self.client = client
         """For rare commands and tests; never for blocking ones."""
         self.memory = memory
         """True for fakeredis: one process, nothing durable."""
-        self._watchers = watchers
-        """Clients of the sentinels that say where the primary is; closed with the rest."""
+        self.clustered = False
+        """True where `servers` are several, and a key is at one of them."""
         self._links: list[Link] = []
 
-    def link(self) -> Link:
-        """A connection of its own for one task."""
-        link = Link(self._make)
+    def link(self, key: str = "") -> Link:
+        """A connection of its own for one task, which will use it for this key (or, without one, for any)."""
+        del key  # one server has them all
+        link = Link(self.make)
         self._links.append(link)
         return link
 
-    def _make(self) -> AbstractConnection:
+    def servers(self) -> "Sequence[Connections]":
+        """Each server that holds a part of the data: this one."""
+        return [self]
+
+    def make(self) -> AbstractConnection:
+        """A connection that nobody else has, not yet connected."""
         pool: ConnectionPool = self.client.connection_pool
         return cast("AbstractConnection", pool.make_connection())  # type: ignore[no-untyped-call]
 
@@ -168,8 +232,43 @@ class Connections:
         """Close everything. Whoever still waits for a reply gets an error."""
         for link in self._links:
             await link.drop()
-        for client in (self.client, *self._watchers):
-            await client.aclose(close_connection_pool=True)
+        await self.client.aclose(close_connection_pool=True)
+
+    async def watch(self) -> None:
+        """What has to be looked after while connections are open, until it is cancelled; here there is nothing."""
+
+
+class Sentinels(Connections):
+    """The primary that sentinels name; each new connection asks them anew."""
+
+    def __init__(self, client: Redis, manager: Any, service: str) -> None:
+        super().__init__(client, memory=False)
+        self._manager = manager
+        self._service = service
+
+    async def watch(self) -> None:
+        """Leave a primary that is none any more.
+
+        One that lives through its failover (a planned one, a partition) is told of it only after many seconds, and
+        takes writes till then that nobody will ever see.
+        """
+        while True:
+            await asyncio.sleep(WATCH_S)
+            try:
+                place = await bounded(self._manager.discover_master(self._service))
+            except StoreError:
+                continue  # whoever has a connection keeps it; who needs one hears of it
+            moved = [link for link in self._links if link.at not in {None, place}]
+            for link in moved:
+                await link.drop()
+            if moved:
+                await self.client.connection_pool.disconnect()
+
+    async def close(self) -> None:
+        """Close everything, the sentinels' clients too."""
+        await super().close()
+        for watcher in self._manager.sentinels:
+            await watcher.aclose(close_connection_pool=True)
 
 
 async def bounded(work: Awaitable[T]) -> T:
@@ -190,11 +289,19 @@ async def connect(url: str) -> Connections:
     make = MAKERS.get(scheme[1], remote)
     connections = make(url)
     try:
+        check_files(connections.client.connection_pool.connection_kwargs)
         await connections.command("PING")
     except BaseException:
         await connections.close()
         raise
     return connections
+
+
+def check_files(given: dict[str, Any]) -> None:
+    """Raise StoreError where a certificate is not there: each connection would fail as if the server were away."""
+    for name in FILES:
+        if (path := given.get(name)) and not os.access(path, os.R_OK):
+            raise StoreError(f"what {name} of the store's URL names cannot be read")
 
 
 def options() -> dict[str, Any]:
@@ -220,37 +327,54 @@ def remote(url: str) -> Connections:
 
 
 def sentinel(url: str) -> Connections:
-    """The primary that sentinels name: `redis+sentinel://[user:password@]host[:port][,host…]/service[/db]`.
+    """The primary that sentinels name (`streams.several` tells the form; the path is `/service[/db]`).
 
-    Each new connection asks them anew, so a failover is one broken connection. User and password are those of the
-    server; sentinels are asked without.
+    Each new connection asks them anew, so a failover is one broken connection. With TLS both are spoken to by TLS.
     """
-    parts = urlsplit(url)
-    service, _, db = parts.path.strip("/").partition("/")
-    if not service:
+    said = several(url, SENTINEL_PORT)
+    if not said.path:
         raise ValueError("a sentinel URL names its service: redis+sentinel://host:26379/service")
-    credentials, _, hosts = parts.netloc.rpartition("@")
-    user, _, password = credentials.partition(":")
-    places = [host.partition(":") for host in hosts.split(",")]
     manager: Any = Sentinel(  # type: ignore[no-untyped-call]
-        [(host, int(port or SENTINEL_PORT)) for host, _, port in places],
+        said.places,
         sentinel_kwargs={
             "protocol": 2,
             "socket_timeout": CONNECT_TIMEOUT_S,
             "socket_connect_timeout": CONNECT_TIMEOUT_S,
             "retry": Retry(NoBackoff(), 0),
-        },
+        }
+        | said.watchers,
     )
+    service, *db = said.path
     client = manager.master_for(
         service,
-        username=unquote(user) or None,
-        password=unquote(password) or None,
-        db=int(db or 0),
-        ssl=parts.scheme.startswith("rediss"),
+        db=int(db[0]) if db else 0,
+        ssl=said.tls,
         socket_keepalive=True,
         **options(),
+        **said.options,
     )
-    return Connections(client, memory=False, watchers=manager.sentinels)
+    return Sentinels(client, manager, service)
+
+
+def cluster(url: str) -> Connections:
+    """A cluster, of which the URL names some nodes (`streams.several` tells the form)."""
+    from streams.cluster import Cluster  # noqa: PLC0415 - which is made of the parts of this module
+
+    said = several(url, REDIS_PORT)
+    if said.path:
+        raise ValueError("a cluster has one database: its URL ends with its hosts")
+
+    def pool(host: str, port: int) -> ConnectionPool:
+        return ConnectionPool(
+            connection_class=SSLConnection if said.tls else Connection,
+            host=host,
+            port=port,
+            socket_keepalive=True,
+            **options(),
+            **said.options,
+        )
+
+    return Cluster(said.places, pool)
 
 
 def memory(url: str) -> Connections:
@@ -272,5 +396,7 @@ MAKERS: dict[str, Callable[[str], Connections]] = {
     "memory": memory,
     "redis+sentinel": sentinel,
     "rediss+sentinel": sentinel,
+    "redis+cluster": cluster,
+    "rediss+cluster": cluster,
 }
 """How a scheme that is not simply a server's is connected."""

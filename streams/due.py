@@ -8,7 +8,7 @@ import asyncio
 
 from streams.keys import Keys
 from streams.scripts import hints
-from streams.writer import Writer
+from streams.writer import Sender
 
 LIMIT = 100
 """Responses taken at once: what one sweeper looks at well within `hints.DUE_HOLD_MS`."""
@@ -17,7 +17,7 @@ LIMIT = 100
 class Due:
     """The due set of a deployment."""
 
-    def __init__(self, keys: Keys, writer: Writer) -> None:
+    def __init__(self, keys: Keys, writer: Sender) -> None:
         self._keys = keys
         self._writer = writer
 

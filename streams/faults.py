@@ -2,6 +2,8 @@
 
 StoreError (translator.protocol.errors)
 ├── StoreAway     Redis cannot be reached, or not within the writer's bound
+│   └── StoreLocked   it does not take our user or password
+├── StoreFull     Redis has reached its maxmemory: nothing that grows is taken
 ├── Gone          the response was deleted or has expired, also under a reader
 └── LogLost       its state says that there is more than the log still holds: a hole, never to be skipped
     └── SealDamaged   the packed logs are not what was packed
@@ -12,6 +14,16 @@ from translator.protocol.errors import StoreError
 
 class StoreAway(StoreError):
     """Redis cannot be reached, or did not answer within the bound."""
+
+
+class StoreLocked(StoreAway):
+    """Redis does not take our user or password: at the start a fault of the settings, later perhaps a change of them."""
+
+
+class StoreFull(StoreError):
+    """The server has no memory left for us."""
+
+    code = "store_full"
 
 
 class Gone(StoreError):

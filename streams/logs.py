@@ -1,7 +1,7 @@
 """Reading the two logs and the state of a response.
 
 Called by the translate worker (refold), ingest (the round's body), api (retrieve, input items), the hub and the sealer.
-Reads go through a `Writer` of their own, so that those of all responses share round trips too. Logs that are packed by
+Reads go through a `Sender` of their own, so that those of all responses share round trips too. Logs that are packed by
 then read the same (`streams.archive`): a read that finds nothing tells in the same step whether the log is packed, so a
 sealing between two pages is seen, and never taken for an end or a loss.
 """
@@ -18,7 +18,7 @@ from streams.scripts.call import Call
 from streams.scripts.inputs import InputPage, follow_input, read_input
 from streams.scripts.outputs import PAGE_BYTES, Frame, Page
 from streams.scripts.refused import Refused
-from streams.writer import Writer
+from streams.writer import Sender
 from translator.protocol.entries import Entry, RequestEntry
 from translator.protocol.errors import RespoolError
 from translator.protocol.json import loads
@@ -72,7 +72,7 @@ class State:
 class Logs:
     """Reads of one deployment. Whether a response's logs are packed is seen here, and nowhere above."""
 
-    def __init__(self, keys: Keys, reads: Writer) -> None:
+    def __init__(self, keys: Keys, reads: Sender) -> None:
         self._keys = keys
         self._reads = reads
         self._archive = Archive(keys, reads)

@@ -12,6 +12,8 @@ from typing import Self
 import anyio
 
 from streams.client import Connections, connect
+from streams.cluster import Cluster
+from streams.cluster_writer import ClusterWriter
 from streams.doorbell import Doorbell
 from streams.due import Due
 from streams.handover import Handover
@@ -19,7 +21,7 @@ from streams.hub import Hub
 from streams.keys import Keys
 from streams.logs import Logs
 from streams.work import Work
-from streams.writer import RETRY_FOR_S, Writer
+from streams.writer import RETRY_FOR_S, Sender, Writer
 
 DRAIN_S = 5.0
 """How long closing waits for writes that are under way; what is not through by then fails at its caller."""
@@ -34,9 +36,9 @@ class Store:
 
     keys: Keys
     connections: Connections
-    writer: Writer
-    reads: Writer
-    bulk: Writer
+    writer: Sender
+    reads: Sender
+    bulk: Sender
     logs: Logs
     work: Work
     due: Due
@@ -52,9 +54,7 @@ class Store:
         """Connect, run the loops, and close. Raises StoreError where the server does not answer."""
         keys = Keys(ns)
         connections = await connect(url)
-        writer = Writer(connections, retry_for_s=retry_for_s)
-        reads = Writer(connections, retry_for_s=retry_for_s)
-        bulk = Writer(connections, retry_for_s=retry_for_s)
+        writer, reads, bulk = (sender(connections, retry_for_s) for _ in range(3))
         logs = Logs(keys, reads)
         handover = Handover()
         doorbell = Doorbell(connections)
@@ -77,6 +77,7 @@ class Store:
             async with anyio.create_task_group() as group:
                 for loop in (writer.run, reads.run, bulk.run, doorbell.run, store.hub.run):
                     group.start_soon(loop)
+                group.start_soon(connections.watch)
                 try:
                     yield store
                 except Exception as error:  # noqa: BLE001 - raised again below, without the group's wrapping
@@ -90,3 +91,10 @@ class Store:
                 await connections.close()
         if failure is not None:
             raise failure
+
+
+def sender(connections: Connections, retry_for_s: float) -> Sender:
+    """What writes to one server, or to the nodes of a cluster."""
+    if isinstance(connections, Cluster):
+        return ClusterWriter(connections, retry_for_s=retry_for_s)
+    return Writer(connections, retry_for_s=retry_for_s)

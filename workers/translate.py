@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from streams import metrics
+from streams.faults import StoreFull
 from streams.scripts.hints import due_drop, due_enter
 from streams.scripts.outputs import Alive, CommitResult, Lease, commit
 from streams.scripts.refused import Reason, Refused
@@ -300,7 +301,9 @@ class Translation:
 
     def _refused(self, error: RespoolError) -> None:
         reason = error.reason if isinstance(error, Refused) else None
-        if reason is None:
+        if isinstance(error, StoreFull):
+            self._stuck(error)  # its end fits all the same
+        elif reason is None:
             self.away(error)
         elif reason in (Reason.FENCED, Reason.MISSING, Reason.DONE):
             self._close(reason)

@@ -11,6 +11,8 @@ local dup = s[2] == s[3] .. ':' .. ARGV[1]
 if not dup then
   if s[1] == '1' then return redis.error_reply('REFUSED DONE') end
   if now < tonumber(s[4]) then return redis.error_reply('REFUSED LEASED') end
+  -- A write that needs no memory comes first: a script that has written is let finish by a server that is full.
+  redis.call('HDEL', KEYS[1], '')
   local epoch = s[3] + 1
   s[2] = epoch .. ':' .. ARGV[1]
   redis.call('HSET', KEYS[1], 'fence', s[2], 'epoch', epoch, 'lease', now + ARGV[2])

@@ -64,6 +64,8 @@ if outcome then
   outcome = s[12] == ARGV[args + 1] and n + 1 == tonumber(ARGV[args + 2]) and s[13] == ARGV[args + 3]
     and seq >= 0 and seq + 1 == tonumber(ARGV[args + 5]) and out_bytes <= tonumber(ARGV[args + 8])
 end
+-- So it does in a server that is full: a script that has written something, if only this, is let finish.
+if ended and count == 1 then redis.call('HDEL', KEYS[1], '') end
 
 local stamp = now .. ''
 for i = 7, args, 2 do

@@ -16,6 +16,11 @@ OVERHEAD = 200
 """Bytes a call costs beside its data (command, keys, fence, numbers); only for bounds, so a round figure."""
 
 
+EVALS = frozenset({"EVAL", "EVALSHA"})
+KEYLESS = frozenset({"TIME", "PING", "ECHO"})
+"""Plain commands without a key."""
+
+
 class Script:
     """One Lua file: its text, and the SHA by which EVALSHA names it."""
 
@@ -57,3 +62,11 @@ class Call(Generic[T]):
         self.command: tuple[Arg, ...] = (
             (*keys, *args) if script is None else ("EVALSHA", script.sha, len(keys), *keys, *args)
         )
+
+    @property
+    def key(self) -> str:
+        """The first key: in a cluster it says where the call goes. Empty for a command that has none."""
+        command = self.command
+        if command[0] in EVALS:
+            return str(command[3]) if command[2] else ""
+        return str(command[1]) if len(command) > 1 and command[0] not in KEYLESS else ""

@@ -9,6 +9,8 @@ local s = redis.call('HMGET', KEYS[1], 'done', 'status', 'cancel', 'in', 'in_byt
 if not s[1] then return redis.error_reply('REFUSED MISSING') end
 if s[1] == '1' or s[3] == '1' then return {s[2], tonumber(s[1]), 0, now, tonumber(s[3])} end
 
+-- A write that needs no memory comes first: a script that has written is let finish by a server that is full.
+redis.call('HDEL', KEYS[1], '')
 local n = s[4] + 1
 redis.call('XADD', KEYS[2], n .. '-1', 'k', 'cancel', 't', now, 'd', ARGV[1])
 redis.call('HSET', KEYS[1], 'cancel', 1, 'in', n, 'in_bytes', s[5] + #ARGV[1])

@@ -34,6 +34,9 @@ for i = head + 1, args do bytes = bytes + #ARGV[i] end
 -- The terminal frame always fits: it is how a log that is full gets its end.
 if bytes > tonumber(ARGV[10]) and not terminal then return redis.error_reply('REFUSED TOO_LARGE') end
 
+-- The end also fits into a server that is full: a script that has written something, if only this, is let finish.
+if terminal then redis.call('DEL', KEYS[4], KEYS[5]) end
+
 for i = head + 1, args do
   seq = seq + 1
   if terminal and i == args then
@@ -69,7 +72,6 @@ if terminal then
   local expires = now + ARGV[9]
   redis.call('HSET', KEYS[1], 'cur', ARGV[3], 'seq', seq, 'digest', ARGV[5], 'out_bytes', bytes, 'done', 1,
     'lease', 0, 'ilease', 0, 'expires', expires, 'jobs', 0, 'ended', now)
-  redis.call('DEL', KEYS[4], KEYS[5])
   for i = 1, 3 do redis.call('PEXPIREAT', KEYS[i], expires) end
 else
   redis.call('HSET', KEYS[1], 'cur', ARGV[3], 'seq', seq, 'digest', ARGV[5], 'out_bytes', bytes,

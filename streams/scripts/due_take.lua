@@ -7,6 +7,8 @@ local time = redis.call('TIME')
 local server = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = ARGV[1] == '' and server or tonumber(ARGV[1])
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[2])
+-- A write that needs no memory comes first: a script that has written is let finish by a server that is full.
+redis.call('ZREM', KEYS[1], '')
 for _, rid in ipairs(due) do redis.call('ZADD', KEYS[1], now + ARGV[3], rid) end
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 table.insert(due, 1, server)

@@ -12,6 +12,9 @@ if not s[1] then return redis.error_reply('REFUSED MISSING') end
 if s[1] == '1' then return redis.error_reply('REFUSED DONE') end
 local n, bytes, soonest, free, ended, results = tonumber(s[2]), tonumber(s[3]), 0, {}, {}, s[5]
 
+-- A write that needs no memory comes first: a script that has written is let finish by a server that is full.
+redis.call('HDEL', KEYS[1], '')
+
 local function fail(key, list, rest)
   local kind = list and 'tools_listed' or 'tool_result'
   local data = '{"key":"' .. key .. '",' .. rest

@@ -6,6 +6,8 @@ local s = redis.call('HMGET', KEYS[1], 'done', 'ifence', 'cancel', 'rstate')
 if not s[1] then return redis.error_reply('REFUSED MISSING') end
 if s[2] ~= ARGV[1] then return redis.error_reply('REFUSED FENCED') end
 if s[1] == '0' and s[4] == 'running' then
+  -- A write that needs no memory comes first: a script that has written is let finish by a server that is full.
+  redis.call('HDEL', KEYS[1], '')
   local time = redis.call('TIME')
   redis.call('HSET', KEYS[1], 'ilease', time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[2])
 end

@@ -12,5 +12,7 @@ local key, token = string.match(ARGV[1], '^(.*):([^:]*)$')
 local j = redis.call('HMGET', KEYS[2], 'done:' .. (key or ''), 'claim:' .. (key or ''))
 local holder, tries = string.match(j[2] or '', '^([^:]*):%d+:(%d+)$')
 if j[1] or not holder or holder ~= token then return redis.error_reply('REFUSED FENCED') end
+-- A write that needs no memory comes first: a script that has written is let finish by a server that is full.
+redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[2], 'claim:' .. key, token .. ':' .. (now + ARGV[2]) .. ':' .. tries)
 return {tonumber(s[2]), 0}

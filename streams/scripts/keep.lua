@@ -6,6 +6,8 @@ local s = redis.call('HMGET', KEYS[1], 'done', 'store', 'expires')
 if not s[1] then return redis.error_reply('REFUSED MISSING') end
 local expires = tonumber(s[3])
 if s[2] == '0' then
+  -- A write that needs no memory comes first: a script that has written is let finish by a server that is full.
+  redis.call('HDEL', KEYS[1], '')
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   redis.call('HSET', KEYS[1], 'reader', now + ARGV[1])

@@ -15,6 +15,8 @@ local late = now >= tonumber(s[5])
 if s[2] ~= 'running' and not (late and s[2] == 'open') then return redis.error_reply('REFUSED STALE') end
 if not late and now < tonumber(s[4]) then return redis.error_reply('REFUSED LEASED') end
 
+-- A write that needs no memory comes first: a script that has written is let finish by a server that is full.
+redis.call('HDEL', KEYS[1], '')
 local n = s[6] + 1
 redis.call('XADD', KEYS[2], n .. '-1', 'k', 'round_end', 't', now, 'd', ARGV[2], 'r', s[8], 'a', s[9])
 redis.call('HSET', KEYS[1], 'rstate', 'lost', 'ifence', fence, 'ilease', 0, 'in', n, 'in_bytes', s[7] + #ARGV[2],

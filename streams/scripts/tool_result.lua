@@ -18,6 +18,8 @@ local bytes = s[3] + #ARGV[3]
 -- A short one always fits: it is how a call whose result is too large gets one.
 if bytes > tonumber(ARGV[4]) and #ARGV[3] > tonumber(ARGV[5]) then return redis.error_reply('REFUSED TOO_LARGE') end
 
+-- Also in a server that is full: a script that has written something, if only this, is let finish.
+if #ARGV[3] <= tonumber(ARGV[5]) then redis.call('HDEL', KEYS[1], '') end
 local n = s[2] + 1
 redis.call('XADD', KEYS[2], n .. '-1', 'k', ARGV[2], 't', now, 'd', ARGV[3])
 redis.call('HSET', KEYS[3], 'done:' .. ARGV[1], n .. ':' .. now, 'since', now)

@@ -37,6 +37,21 @@ async def test_a_real_store_passes_in_every_line(valkey_url):
     assert "3 models" in lines["upstream"][1]
 
 
+async def test_a_cluster_is_looked_at_as_a_whole(cluster):
+    lines = await looked(redis_url=cluster.url)
+    assert lines["store"][1].startswith("Valkey ")
+    assert f"redis+cluster://127.0.0.1:{cluster.primaries[0].port}," in lines["store"][1]
+    assert lines["cluster"] == ("ok", "3 primaries, every slot is served")
+    assert lines["scripts"][0] == lines["eviction"][0] == "ok"
+    assert lines["aof"][0] == "warn"
+    cluster.primaries[2].ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    assert (await looked(redis_url=cluster.url))["eviction"][0] == "FAIL"
+    cluster.primaries[2].ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    one = f"redis://127.0.0.1:{cluster.primaries[0].port}"
+    mark, found = (await looked(redis_url=one))["cluster"]
+    assert (mark, "name it as redis+cluster://" in found) == ("FAIL", True)
+
+
 async def test_what_loses_streams_is_told():
     with ValkeyServer(config={"maxmemory-policy": "allkeys-lru", "appendonly": "no"}) as server:
         url = f"redis://127.0.0.1:{server.port}"

@@ -222,7 +222,11 @@ async def test_memory_is_enough_for_a_try_and_says_what_it_is(tmp_path, upstream
     [
         ({}, (), "no upstream: set RESPOOL_UPSTREAM_URL"),
         ({"UPSTREAM_URL": "nonsense"}, (), "RESPOOL_UPSTREAM_URL: must be a http or https"),
-        ({"REDIS_URL": "redis://:opensesame@127.0.0.1:1"}, (), "redis://127.0.0.1:1: the store is"),
+        (
+            {"REDIS_URL": "redis://:opensesame@127.0.0.1:1", "STORE_WAIT_S": "0"},
+            (),
+            "redis://127.0.0.1:1: the store is",
+        ),
         ({"REDIS_URL": "memory://"}, ("--role", "api"), "memory:// is one process"),
         ({}, ("--port", "99999"), "--port: "),
     ],

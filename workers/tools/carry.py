@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from streams import metrics
+from streams.faults import StoreFull
 from streams.scripts import tools
 from streams.scripts.refused import Reason, Refused
 from streams.store import Store
@@ -185,8 +186,8 @@ class Carried:
             data = _data(job, failure, started, ended)
         try:
             end = await self._append(job, data)
-        except Refused as refusal:
-            if refusal.reason is not Reason.TOO_LARGE:
+        except (Refused, StoreFull) as refusal:
+            if isinstance(refusal, Refused) and refusal.reason is not Reason.TOO_LARGE:
                 raise
             failure = _failure(job, Failed.protocol(-32603, FULL_TEXT))
             end = await self._append(job, _data(job, failure, started, ended))

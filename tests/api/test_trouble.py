@@ -1,0 +1,139 @@
+"""A store in trouble under a whole gateway: full, read-only, loading, killed, gone for too long."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import redis
+
+from streams.store import Store
+from tests.api.gateway import DONE, Gateway, data_of, running, types_of
+from tests.ingest.server import Server, text_stream
+from tests.servers import Served, serving
+from tests.wait import wait_until
+
+TEXT = text_stream("a", "b", "c")
+AOF = ("--appendonly", "yes", "--appendfsync", "always", "--save", "", "--loglevel", "warning")
+SLOW_START = (
+    *("--key-load-delay", "2000"),  # µs a key of its file
+    *("--loading-process-events-interval-bytes", "1024"),
+)
+PATIENCE_S = 1.5
+"""How long an outage may last here."""
+
+
+@pytest.fixture
+def served(tmp_path) -> Iterator[Served]:
+    """A server of the test's own, with an append-only file."""
+    with serving(tmp_path / "server", *AOF) as one:
+        yield one
+
+
+@pytest.fixture
+async def own(served, upstream) -> AsyncIterator[Gateway]:
+    """A gateway on it."""
+    async with (
+        Store.open(served.url, "trouble", retry_for_s=PATIENCE_S) as store,
+        running(store, upstream, lease_s=0.5) as gateway,
+    ):
+        yield gateway
+
+
+def loading(served: Served) -> bool:
+    """Whether it says that it reads its file."""
+    try:
+        served.ask("PING")
+    except redis.exceptions.BusyLoadingError:
+        return True
+    except redis.ConnectionError:
+        return False
+    raise AssertionError("it has read its file before anybody looked")
+
+
+def playing(upstream: Server) -> asyncio.Event:
+    """The upstream pauses in the middle of its text, until the event."""
+    gate = asyncio.Event()
+    upstream.play(*TEXT[:4], gate, *TEXT[4:])
+    return gate
+
+
+async def test_a_full_store_fails_what_runs_and_refuses_what_comes_until_there_is_room(
+    own: Gateway, served: Served, upstream: Server
+):
+    gate = playing(upstream)
+    async with own.creating(stream=True) as live:
+        await live.until(b'"delta":"a"')
+        served.ask("CONFIG", "SET", "maxmemory", "100kb")
+        refused = await own.create()
+        gate.set()
+        *_, last, done = await live.rest()
+    assert (refused.status, refused.error["code"]) == (503, "store_full")
+    assert refused.error["message"] == "The store of this gateway is full."
+    assert (refused.headers["retry-after"], refused.headers["retry-after-ms"]) == ("5", "5000")
+    failed = data_of(last)
+    assert (failed["type"], done) == ("response.failed", DONE)
+    assert (await own.get(live.rid)).json == failed["response"], "kept, full as the store is"
+    served.ask("CONFIG", "SET", "maxmemory", "0")
+    assert (await own.made())["status"] == "completed"
+
+
+async def test_a_primary_that_is_a_replica_for_a_while_is_waited_for(
+    own: Gateway, served: Served, upstream: Server
+):
+    gate = playing(upstream)
+    async with own.creating(stream=True) as live:
+        await live.until(b'"delta":"a"')
+        served.ask("REPLICAOF", "127.0.0.1", 1)
+        gate.set()
+        creating = asyncio.ensure_future(own.create())
+        await wait_until(lambda: own.store.writer.trouble_at > 0)
+        assert (await own.get(live.rid)).status == 200, "it can still be read"
+        served.ask("REPLICAOF", "NO", "ONE")
+        assert types_of(await live.rest())[-1] == "response.completed"
+    assert (await creating).json["status"] == "completed"
+
+
+async def test_a_server_that_is_killed_and_loads_its_file_again_is_waited_for(
+    own: Gateway, served: Served, upstream: Server
+):
+    gate = playing(upstream)
+    async with own.creating(stream=True) as live:
+        await live.until(b'"delta":"a"')
+        served.ask("MSET", *(word for n in range(300) for word in (f"ballast:{n}", "x" * 100)))
+        served.ask("BGREWRITEAOF")  # of what is there, keys: between them it looks at its clients
+        await wait_until(lambda: not served.info("persistence")["aof_rewrite_in_progress"])
+        served.kill()
+        gate.set()
+        await wait_until(lambda: own.store.writer.trouble_at > 0)
+        served.options = (*AOF, *SLOW_START)
+        served.start()
+        await wait_until(lambda: loading(served))
+        assert types_of(await live.rest())[-1] == "response.completed"
+    assert (await own.get(live.rid)).json["status"] == "completed"
+    assert (await own.ask("GET", "/readyz")).status == 200
+
+
+async def test_an_outage_past_the_bound_fails_its_response_alone_and_the_gateway_goes_on(
+    own: Gateway, served: Served, upstream: Server
+):
+    gate = playing(upstream)
+    async with own.creating(stream=True) as live:
+        await live.until(b'"delta":"a"')
+        began = time.monotonic()
+        served.kill()
+        gate.set()
+        reply = await own.create()
+        assert (reply.status, reply.error["code"]) == (503, "store_unavailable")
+        assert PATIENCE_S - 0.5 < time.monotonic() - began < PATIENCE_S + 2
+        *_, last, done = await live.rest()
+    assert (data_of(last)["type"], done) == ("error", DONE), "this client is told, and may resume"
+    served.start()
+    await wait_until(served.answers)
+    ended = await own.until(live.rid, "failed")
+    frames = (await own.get(live.rid, "?stream=true")).frames
+    assert types_of(frames).count("response.failed") == 1
+    assert data_of(frames[-2])["response"] == ended
+    upstream.plays[:] = []
+    upstream.play(*TEXT)
+    assert (await own.made())["status"] == "completed"
