@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from api.health import Health
 from respool.unusable import Unusable
-from respool.wire import Wire
+from respool.wire import bounded
 
 log = logging.getLogger(__name__)
 
@@ -64,11 +64,19 @@ class _Server(uvicorn.Server):
 class Http:
     """One server on one socket."""
 
-    def __init__(self, app: ASGIApp, listener: socket.socket, *, drain_s: float) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        listener: socket.socket,
+        *,
+        drain_s: float,
+        max_connections: int = 0,
+    ) -> None:
+        """`max_connections` of 0 is no bound."""
         self._listener = listener
         config = uvicorn.Config(
             app,
-            http=Wire,
+            http=bounded(max_connections),
             ws="none",
             lifespan="off",
             log_config=None,

@@ -141,6 +141,9 @@ def pieces(command: Command) -> Iterator[bytes | memoryview]:
 class Connections:
     """All connections of a process to one store."""
 
+    clustered = False
+    """Whether keys of different slots are on different servers, and no script may touch both."""
+
     def __init__(self, client: Redis, *, memory: bool, watchers: Sequence[Redis] = ()) -> None:
         self.client = client
         """For rare commands and tests; never for blocking ones."""

@@ -59,7 +59,7 @@ async def namespace(request, store_url) -> AsyncIterator[str]:
     yield name
     connections = await connect(store_url)
     try:
-        keys = await connections.command("KEYS", f"{name}:*")
+        keys = await connections.command("KEYS", f"*{name}:*")
         lives = [(key, await connections.command("PTTL", key)) for key in keys]
         if keys:
             await connections.command("DEL", *keys)

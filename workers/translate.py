@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from streams import metrics
-from streams.scripts.hints import due_drop, due_enter
+from streams.scripts.hints import due_end
 from streams.scripts.outputs import Alive, CommitResult, Lease, commit
 from streams.scripts.refused import Reason, Refused
 from streams.scripts.tools import NO_WAIT_BOUND
@@ -299,10 +299,8 @@ class Translation:
     def _finish(self, status: str, *, stored: bool) -> None:
         metrics.count("responses_ended_total", status=status)
         keys, limits = self._store.keys, self._limits
-        if stored and 0 < limits.seal_after_ms < limits.retention_ms:
-            call = due_enter(keys, self.rid, at=None, after_ms=limits.seal_after_ms)
-        else:
-            call = due_drop(keys, self.rid)
+        sealed = stored and 0 < limits.seal_after_ms < limits.retention_ms
+        call = due_end(keys, self.rid, after_ms=limits.seal_after_ms if sealed else None)
         self._store.writer.submit(call, _ignore)
         self._close("")
 

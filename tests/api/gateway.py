@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +13,7 @@ import uvicorn
 
 from api.app import application
 from api.context import ApiSettings, Context
+from api.tenants import Tenants
 from ingest.role import Ingest
 from ingest.run import RoundLimits
 from streams.store import Store
@@ -220,12 +221,15 @@ async def running(
     *,
     roles: bool = True,
     upstreams: Listed | None = None,
+    api_keys: Mapping[str, str] | None = None,
+    tenants: Tenants | None = None,
     **settings: Any,
 ) -> AsyncIterator[Gateway]:
     """A gateway; without `roles` nobody works on what it creates."""
     options = SETTINGS | settings
     known = upstreams or Listed(Upstream("main", upstream.url, "responses", api_key="up-key"))
-    context = Context(store, ApiSettings(**options), known)
+    who = tenants or Tenants.of(api_keys or {})
+    context = Context(store, ApiSettings(**options), known, tenants=lambda: who)
     lease_ms = int(options["lease_s"] * 1000)
     round_limits = RoundLimits(
         lease_ms=lease_ms,
