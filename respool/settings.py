@@ -177,6 +177,8 @@ class Settings(BaseSettings):
     # (`api.bounds`), and the default leaves room for what the gateway adds.
     max_body_bytes: Annotated[int, Field(ge=1, le=30 << 20)] = 24 << 20
     max_response_bytes: Count = 64 << 20
+    # Some times the frames of the longest answers; to fold them again takes a successor half a minute.
+    max_frames: Count = 500_000
     # Four times the answers: pools of clients hold connections on which nothing is asked.
     max_connections: Count = 4000
     max_in_flight: Count = 1000

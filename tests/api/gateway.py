@@ -16,6 +16,7 @@ from api.context import ApiSettings, Context
 from api.tenants import Tenants
 from ingest.role import Ingest
 from ingest.run import RoundLimits
+from respool.http import address, bind
 from streams.store import Store
 from tests.ingest.server import Server
 from tests.wait import wait_until
@@ -195,14 +196,15 @@ class Gateway:
 async def serving_app(app: Any) -> AsyncIterator[str]:
     """An ASGI application behind uvicorn, as `respool serve` runs it, without its slow goodbye."""
     config = uvicorn.Config(
-        app, port=0, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False
+        app, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False
     )
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    await server.startup()
+    listener = bind("127.0.0.1", 0)
+    await server.startup(sockets=[listener])
     try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        yield address(listener)
     finally:
         for listening in server.servers:
             listening.close()
@@ -223,6 +225,7 @@ async def running(
     upstreams: Listed | None = None,
     api_keys: Mapping[str, str] | None = None,
     tenants: Tenants | None = None,
+    max_frames: int = 500_000,
     **settings: Any,
 ) -> AsyncIterator[Gateway]:
     """A gateway; without `roles` nobody works on what it creates."""
@@ -236,6 +239,7 @@ async def running(
         idle_timeout_s=10.0,
         total_timeout_s=30.0,
         max_in_bytes=options["limits"]["max_response_bytes"],
+        max_entries=max_frames,
     )
     translate_limits = TranslateLimits(
         lease_ms=lease_ms,
