@@ -29,6 +29,7 @@ from api.bounds import (
     COPIES,
     Aside,
     heavier,
+    refuse_crowded,
     refuse_heavy,
     refuse_many,
     refuse_twins,
@@ -134,7 +135,7 @@ class Create:
             request.scope[SLOT].take(tenant)
             await self._turns.mine()
             large = len(raw) > ASIDE_BYTES
-            asked = await self._aside.run(functools.partial(parse, raw), large=large)
+            asked = await self._aside.run(functools.partial(read, raw), large=large)
             repeated = idempotency(request, raw)
             del raw  # a large one need not be held while the response runs
             begun = await self._begin(tenant, asked, repeated, large=large)
@@ -350,6 +351,12 @@ class Create:
         if state is not None and state.refusal and not state.opened:
             await remove(self._store, begun.rid)
             raise upstream_refusal(loads(state.refusal))
+
+
+def read(raw: bytes) -> CreateRequest:
+    """A request body; raises RequestError."""
+    refuse_crowded(raw)
+    return parse(raw)
 
 
 def first_round(
