@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.admission import Admission
+from api.admission import Admission, Guarded
 from api.auth import Auth
 from api.cancel import Cancel
 from api.context import Context
@@ -36,16 +36,22 @@ NOT_BUILT: Final = ("/v1/responses/input_tokens", "/v1/responses/compact")
 def application(context: Context) -> ASGIApp:
     """The whole HTTP surface of the gateway."""
     settings = context.settings
-    auth = Auth(settings.api_keys, allow_anonymous=settings.allow_anonymous)
+    auth = Auth(context.tenants, allow_anonymous=settings.allow_anonymous)
+    admission = Admission(
+        context.tenants,
+        limit=settings.max_in_flight,
+        limit_per_tenant=settings.max_in_flight_per_tenant,
+    )
     health = Health(context.store, context.ready)
     create = Endpoint({"POST": Create(context, auth).create})
     retrieve, delete = Retrieve(context, auth), Delete(context, auth)
+    stored = Endpoint({"GET": retrieve.get, "DELETE": delete.delete})
     one = "/v1/responses/{response_id}"
     router = Router(
         [
             *(route(path, POST=not_built, GET=not_built) for path in NOT_BUILT),
-            Route("/v1/responses", Admission(create, settings.max_in_flight)),
-            route(one, GET=retrieve.get, DELETE=delete.delete),
+            Route("/v1/responses", Guarded(create, admission, at_once=True)),
+            Route(one, Guarded(stored, admission, at_once=False)),
             route(f"{one}/cancel", POST=Cancel(context, auth).cancel),
             route(f"{one}/input_items", GET=InputItems(context, auth).list),
             route("/v1/models", GET=Models(context.upstreams, auth).list),

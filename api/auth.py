@@ -6,7 +6,6 @@ and the request is not local). Called by every handler under `/v1` before it doe
 
 import hmac
 import re
-from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
+from api.tenants import Look
 from translator.protocol.errors import AuthenticationError
 
 ANONYMOUS: Final = "anonymous"
@@ -29,21 +29,22 @@ MISSING_KEY: Final = "No API key was given: send it as 'Authorization: Bearer KE
 WRONG_KEY: Final = "The API key is not one of this gateway's."
 NOT_LOCAL: Final = (
     "Without configured API keys this gateway serves its own machine only, under a local name: "
-    "set RESPOOL_API_KEYS."
+    "set RESPOOL_API_KEYS or RESPOOL_API_KEYS_FILE."
 )
 
 
 class Auth:
     """Knows the keys."""
 
-    def __init__(self, api_keys: Mapping[str, str], *, allow_anonymous: bool) -> None:
-        """`api_keys` maps a key to its tenant; without any, `allow_anonymous` says whether strangers are served."""
-        self._keys = [(key.encode(), tenant) for key, tenant in api_keys.items()]
+    def __init__(self, look: Look, *, allow_anonymous: bool) -> None:
+        """`look` gives the tenants of this moment; without any key, `allow_anonymous` says whether strangers are served."""
+        self._look = look
         self._allow_anonymous = allow_anonymous
 
     def tenant(self, request: HTTPConnection) -> str:
         """The tenant of a request. Raises AuthenticationError."""
-        if not self._keys:
+        keys = self._look().keys
+        if not keys:
             if self._allow_anonymous or is_local(request):
                 return ANONYMOUS
             raise AuthenticationError(NOT_LOCAL, status=403, code="local_only")
@@ -55,7 +56,7 @@ class Auth:
         )  # the bytes as they came: headers are read as Latin-1
         found: str | None = None
         # Every key is compared, each in constant time: how long it takes tells nothing about any of them.
-        for key, tenant in self._keys:
+        for key, tenant in keys:
             if hmac.compare_digest(key, given):
                 found = tenant
         if found is None:

@@ -26,6 +26,13 @@ ANSWER_SHARE: Final = 16
 COPIES: Final = 2
 """Times that the input is written in one create: in the entry and in the body."""
 
+MAX_VALUES: Final = 300_000
+"""Members and elements of a body's JSON. Whoever reads JSON lets nobody else work meanwhile, in a thread too: some 30 ms for
+so many, seconds for as many as 24 MiB hold. 10,000 items of several parts each have half as many."""
+
+SLICE_BYTES: Final = 256 << 10
+"""What is looked at in one go: a few ms, when all of it is quotes."""
+
 ASIDE_BYTES: Final = 256 << 10
 """A request of this size takes some ms of the event loop; a larger one is parsed, checked and written in a thread."""
 
@@ -52,6 +59,27 @@ class Aside:
 def room(max_response_bytes: int) -> int:
     """What one create may hold. It is the beginning of the input log, which has its own bound and takes the answer."""
     return min(MAX_CREATE_BYTES, max_response_bytes - max_response_bytes // ANSWER_SHARE)
+
+
+def refuse_crowded(raw: bytes) -> None:
+    """Raise RequestError for a body with more than MAX_VALUES values, before it is read. `raw` need not be JSON."""
+    if values(raw, MAX_VALUES) > MAX_VALUES:
+        raise RequestError(f"The request body has more than {MAX_VALUES} values.")
+
+
+def values(raw: bytes, enough: int) -> int:
+    """Commas and opening brackets outside of strings, about one a value. It stops past `enough`."""
+    found, at, inside = 0, 0, False
+    while at < len(raw) and found <= enough:
+        piece = raw[at : at + SLICE_BYTES]
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # an escape stays whole
+            piece = raw[at : at + SLICE_BYTES + 1]
+        at += len(piece)
+        parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        outside = b" ".join(parts[inside::2])
+        found += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+        inside ^= len(parts) % 2 == 0
+    return found
 
 
 def refuse_many(items: Sequence[Any], earlier: Sequence[Any]) -> None:

@@ -18,7 +18,7 @@ from api.errors import Json
 from api.owned import owned
 from api.snapshot import current, response_of
 from api.unstored import cancel
-from translator.protocol.errors import NotFound, Overloaded, RequestError
+from translator.protocol.errors import NotFound, Overloaded, RequestError, retry_after
 
 WAIT_S: Final = 15.0
 """How long the terminal frame may take. It takes milliseconds, or one lease if the translating process has just died;
@@ -54,5 +54,5 @@ class Cancel:
         raise Overloaded(
             "The cancel is recorded, but the response has not ended yet.",
             code="cancel_pending",
-            headers={"retry-after-ms": str(RETRY_AFTER_MS)},
+            headers=retry_after(RETRY_AFTER_MS),
         )

@@ -5,9 +5,10 @@ it from there. The api itself reads no environment and no file.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
+from api.tenants import Look, Tenants
 from streams.store import Store
 from translator.protocol.upstream import Upstream
 
@@ -47,16 +48,23 @@ class ApiSettings:
     """A request body over it is a 413."""
 
     max_in_flight: int
-    """Creates that this process has open at once, each until its answer or stream has ended; one more is a 503."""
+    """Answers that this process has open at once: creates until their answer or stream has ended, and resumed streams;
+    one more is a 503."""
+
+    max_in_flight_per_tenant: int = 0
+    """The same of one tenant; one more is a 429. 0: no bound of its own."""
+
+    max_open: int = 0
+    """Responses that have not ended, of all processes together; one more is a 503. 0: no bound."""
+
+    max_open_per_tenant: int = 0
+    """The same of one tenant; one more is a 429. 0: no bound."""
 
     heartbeat_s: float = 15.0
     """Silence on a stream after which `: ping` is sent; proxies cut after 60 s and more."""
 
     keepalive_s: float = 60.0
     """Time without an event after which a `keepalive` event is sent: only events reset Codex's timer (D13)."""
-
-    api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Key to tenant. Without any, only loopback is served."""
 
     allow_anonymous: bool = False
     """Serve everybody although no keys are configured."""
@@ -77,3 +85,5 @@ class Context:
     upstreams: Upstreams
     ready: Callable[[], list[str]] = list
     """Problems of this process that `/readyz` must show, in words without hosts and keys; none means ready."""
+    tenants: Look = Tenants
+    """Who may come in, now. Without any key, only loopback is served."""

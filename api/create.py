@@ -29,6 +29,7 @@ from api.bounds import (
     COPIES,
     Aside,
     heavier,
+    refuse_crowded,
     refuse_heavy,
     refuse_many,
     refuse_twins,
@@ -41,6 +42,7 @@ from api.delete import remove
 from api.errors import Json, public, under_way
 from api.history import history
 from api.idempotency import Idempotency, idempotency
+from api.places import Places, full
 from api.query import flag
 from api.references import resolved
 from api.snapshot import current, response_of
@@ -52,6 +54,7 @@ from streams.hub import Reader
 from streams.opening import Refusal
 from streams.scripts import responses
 from streams.scripts.call import Call
+from streams.scripts.hints import Place
 from streams.scripts.refused import Reason, Refused
 from streams.scripts.responses import Created
 from translator.outbound import check, upstream_body
@@ -118,6 +121,7 @@ class Create:
         self._auth = auth
         self._aside = Aside()
         self._turns = Turns()
+        self._places = Places(context.settings, context.tenants)
         self._room = room(context.settings.limits["max_response_bytes"])
         self._max_body_bytes = min(context.settings.max_body_bytes, self._room // COPIES)
         self._pace = Pace(context.settings.heartbeat_s, context.settings.keepalive_s)
@@ -128,10 +132,10 @@ class Create:
             tenant = self._auth.tenant(request)
             ids = flag(request.query_params, "sse_ids") or self._settings.sse_ids
             raw = await read_body(request, self._max_body_bytes)
-            request.scope[SLOT].take()
+            request.scope[SLOT].take(tenant)
             await self._turns.mine()
             large = len(raw) > ASIDE_BYTES
-            asked = await self._aside.run(functools.partial(parse, raw), large=large)
+            asked = await self._aside.run(functools.partial(read, raw), large=large)
             repeated = idempotency(request, raw)
             del raw  # a large one need not be held while the response runs
             begun = await self._begin(tenant, asked, repeated, large=large)
@@ -181,16 +185,18 @@ class Create:
                 if joined is not None:
                     return joined
                 rid, written = first, await write(first)
-        call = self._call(rid, tenant, asked, written)
+        place = self._places.place(tenant)
+        placed = place is not None and not self._store.connections.clustered
+        call = self._call(rid, tenant, asked, written, placed=placed)
         lease = None if asked.store else ReaderLease(self._store, rid, self._settings.grace_s)
         # The reader comes before the work: what is handed over in this process then finds it.
         reader = self._store.hub.open(rid, -1)
         try:
-            created = await self._write(rid, call, opens=written.body is not None)
+            created = await self._write(rid, call, place, opens=written.body is not None)
         except Refused as refusal:
             reader.close()
             if repeated is None or refusal.reason is not Reason.EXISTS:
-                raise
+                raise full(refusal) from None
             joined = await self._join(rid, asked)  # another repeat has made it meanwhile
             if joined is None:
                 raise
@@ -245,7 +251,9 @@ class Create:
         servers = secrets_of(checked.servers)
         return Written(entry, body, servers, loads(entry) if at_once(asked) else None)
 
-    def _call(self, rid: str, tenant: str, asked: CreateRequest, written: Written) -> Call[Created]:
+    def _call(
+        self, rid: str, tenant: str, asked: CreateRequest, written: Written, *, placed: bool
+    ) -> Call[Created]:
         settings = self._settings
         keep_s = settings.retention_s if asked.store else settings.grace_s
         return responses.create(
@@ -259,16 +267,25 @@ class Create:
             secrets=written.servers,
             run_ms=int(settings.max_run_s * 1000),
             retention_ms=int(keep_s * 1000),
+            placed=placed,
         )
 
-    async def _write(self, rid: str, call: Call[Created], *, opens: bool) -> int:
+    async def _write(
+        self, rid: str, call: Call[Created], place: Place | None, *, opens: bool
+    ) -> int:
         """The `due` entry, then the response, in one exchange with the store and in this order. Returns `created`.
 
         Where this process does the work itself, its claims go with the same exchange, right behind the create: the
-        first byte waits for one round trip instead of three. If the create fails they find nothing to claim.
+        first byte waits for one round trip instead of three. If the create fails they find nothing to claim. It fails
+        also where there is no place for it; only in a cluster, where places are in another slot, that is asked before.
         """
-        store = self._store
-        entered = store.due.enter(rid, after_ms=int(self._settings.lease_s * 1000))
+        store, after_ms = self._store, int(self._settings.lease_s * 1000)
+        if place is None:
+            entered = store.due.enter(rid, after_ms=after_ms)
+        else:
+            entered = store.due.begin(rid, after_ms=after_ms, place=place)
+            if store.connections.clustered:
+                await entered
         try:
             creating = store.writer.send(call)
         except LimitPassed:
@@ -339,6 +356,12 @@ class Create:
         if state is not None and state.refusal and not state.opened:
             await remove(self._store, begun.rid)
             raise upstream_refusal(loads(state.refusal))
+
+
+def read(raw: bytes) -> CreateRequest:
+    """A request body; raises RequestError."""
+    refuse_crowded(raw)
+    return parse(raw)
 
 
 def first_round(

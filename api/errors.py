@@ -22,6 +22,7 @@ from translator.protocol.errors import (
     RespoolError,
     StoreError,
     UpstreamError,
+    retry_after,
 )
 from translator.protocol.json import dumps
 
@@ -112,7 +113,7 @@ def _public(error: RespoolError) -> RespoolError:
                 "The store of this gateway is not available.",
                 status=503,
                 code=StoreError.code,
-                headers={"retry-after-ms": str(STORE_RETRY_MS)},
+                headers=retry_after(STORE_RETRY_MS),
             )
         case _:
             return error

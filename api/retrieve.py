@@ -10,6 +10,7 @@ from typing import Final, get_args
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.admission import SLOT
 from api.auth import Auth
 from api.context import Context
 from api.errors import Json
@@ -44,6 +45,7 @@ class Retrieve:
         state = await owned(self._store.logs, tenant, rid)
         if not streaming:
             return Json(await current(self._store.logs, rid, done=state.done))
+        request.scope[SLOT].take(tenant)
         return await self._resume(request, rid, cursors)
 
     async def _resume(self, request: Request, rid: str, cursors: dict[str, int]) -> Response:

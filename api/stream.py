@@ -93,6 +93,7 @@ class EventStream(Response):
             async for batch in self._reader:
                 body = b"".join(self._numbered(batch) if self._ids else [f.data for f in batch])
                 last = batch[-1]
+                batch.clear()  # only the text waits for a client that does not read
                 if last.terminal:
                     await self._write(send, body + DONE, more=False)
                     return

@@ -16,8 +16,8 @@ from enum import StrEnum
 from typing import Final
 
 from streams import metrics
-from streams.handover import Seer
 from streams.faults import StoreFull
+from streams.handover import Seer
 from streams.scripts.refused import Reason, Refused
 from streams.scripts.rounds import (
     LOST_DATA,

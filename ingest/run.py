@@ -45,9 +45,14 @@ IGNORED_BYTES: Final = MAX_BLOCK_BYTES + 4 * 1024 * 1024
 """What of a body may come beyond twice what enters the log: a block that is not complete yet, and
 the keep-alives of an hour many times over. More is an upstream that only costs time."""
 
+TOO_MANY: Final = "The upstream sent more events than one response may hold."
+
 OPENED: Final = b'{"status":200}'
 
 ENDED: Final[RoundEnd] = {"how": "ok"}
+MAX_ENTRIES: Final = 500_000
+"""What an input log may hold where nobody says otherwise: some times the frames of the longest answers, and the half
+minute that its successor needs to fold it again."""
 
 Resolve = Callable[[str], Upstream | None]
 """Who an upstream is now, by the id that the request entry names."""
@@ -64,6 +69,8 @@ class RoundLimits:
     """From the request to the end."""
     max_in_bytes: int
     """What the input log of one response may hold."""
+    max_entries: int = MAX_ENTRIES
+    """The same as a number of entries: tiny frames cost more than their bytes."""
 
     @property
     def beat_s(self) -> float:
@@ -89,6 +96,7 @@ class Round:
         self._heard_at = self._started_at = self._loop.time()  # the upstream's last byte
         self._bytes = self._frames = 0  # what came and is not yet counted: once a look, not a frame
         self._redaction = Redaction()  # of the upstream, once it is known
+        self._entries = 0  # of the whole log, from the claim on
         self._ignored = 0  # bytes that came less twice those of the blocks that were appended
         self._timer: asyncio.TimerHandle | None = None
 
@@ -103,6 +111,7 @@ class Round:
         else:
             self._store.handover.publish_input(self.rid, [claim.entry])
             metrics.count("rounds_started_total")
+            self._entries = claim.entry.n
             await self._carry(job_of(claim), self._attempt(claim))
 
     def lose(self) -> None:
@@ -189,7 +198,10 @@ class Round:
             return ENDED if ended else {"how": "eof"}
 
     def _append(self, attempt: Attempt, blocks: list[bytes]) -> bool:
-        """Append blocks up to the one that ends the stream; whether there was one, and with it the round's end."""
+        """Append blocks up to the one that ends the stream; whether there was one, and with it the round's end.
+
+        Raises LimitPassed.
+        """
         entries: list[tuple[str, bytes]] = []
         for block in blocks:
             entries.append((Kind.FRAME, self._redaction.block(block)))
@@ -198,6 +210,9 @@ class Round:
                 self._end = ENDED  # whatever comes now, this is how it ended
                 break
         self._frames += len(entries)
+        self._entries += len(entries)
+        if self._entries > self._limits.max_entries:
+            raise LimitPassed(TOO_MANY)
         if self._end is ENDED:
             attempt.end(ENDED, entries)
         elif entries:

@@ -48,6 +48,7 @@ def round_limits(settings: Settings) -> RoundLimits:
         idle_timeout_s=settings.upstream_idle_timeout_s,
         total_timeout_s=settings.upstream_timeout_s,
         max_in_bytes=settings.max_response_bytes,
+        max_entries=settings.max_frames,
     )
 
 

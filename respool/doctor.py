@@ -16,6 +16,7 @@ import orjson
 from ingest.upstream import PATHS
 from respool.backing import CLUSTERED, MEMORY, address_of
 from respool.facts import SAFE_POLICY, Facts, facts_of
+from respool.keyring import tenants_of
 from respool.settings import Settings, SettingsError, unknown_variables
 from respool.unusable import Unusable
 from respool.upstreams import upstreams_of
@@ -70,9 +71,13 @@ async def examine(settings: Settings) -> AsyncIterator[Line]:
 
 def _door(settings: Settings) -> Line:
     where = f"{settings.host}, port {settings.port}"
-    tenants = len(set(settings.tenants.values()))
-    if tenants:
-        return OK, "door", f"{where}: {len(settings.tenants)} keys of {tenants} tenants"
+    try:
+        keys = tenants_of(settings, settings.api_keys_file).keys
+    except SettingsError as error:
+        return FAIL, "door", str(error)
+    if keys:
+        tenants = {tenant for _, tenant in keys}
+        return OK, "door", f"{where}: {len(keys)} keys of {len(tenants)} tenants"
     if settings.allow_anonymous:
         mark = OK if settings.loopback else WARN
         return mark, "door", f"{where}: no keys, everybody is served"

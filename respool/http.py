@@ -19,12 +19,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.health import Health
 from respool.unusable import Unusable
-from respool.wire import Wire
+from respool.wire import bounded
 
 log = logging.getLogger(__name__)
 
 BACKLOG = 2048
 """Connections that the kernel holds for us while the event loop is busy."""
+UNSENT_BYTES = 128 * 1024
+"""What the kernel takes for a client beyond what is on its way to it. Left to itself it takes 4 MB for each one that does
+not read; what is on its way is not counted, so a client that reads is as fast as its line."""
 KEEPALIVE_S = 75
 """Longer than the idle pools of common proxies (60 s), so that they close first and no request is
 sent into a closing connection."""
@@ -34,12 +37,17 @@ def bind(host: str, port: int) -> socket.socket:
     """The socket to serve on. Raises Unusable."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except socket.gaierror as error:
         raise Unusable(f"cannot serve {host}, port {port}: {error.strerror}") from None
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise Unusable(f"cannot serve {host}, port {port}: {reason}") from None
+    if (
+        unsent := getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    ) is not None:  # Linux; accepted ones inherit it
+        listener.setsockopt(socket.IPPROTO_TCP, unsent, UNSENT_BYTES)
+    return listener
 
 
 def address(listener: socket.socket) -> str:
@@ -79,11 +87,19 @@ async def _nobody(_scope: Scope, _receive: Receive, _send: Send) -> None:
 class Http:
     """One server on one socket."""
 
-    def __init__(self, app: ASGIApp, listener: socket.socket, *, drain_s: float) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        listener: socket.socket,
+        *,
+        drain_s: float,
+        max_connections: int = 0,
+    ) -> None:
+        """`max_connections` of 0 is no bound."""
         self._listener = listener
         config = uvicorn.Config(
             app,
-            http=Wire,
+            http=bounded(max_connections),
             ws="none",
             lifespan="off",
             log_config=None,

@@ -24,6 +24,13 @@ class OneLine(logging.Formatter):
         super().__init__()
         self._secrets = [secret for secret in secrets if len(secret) >= SHORTEST_SECRET]
 
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Blank out these as well, from now on."""
+        known = set(self._secrets)
+        self._secrets += [
+            one for one in secrets if len(one) >= SHORTEST_SECRET and one not in known
+        ]
+
     def format(self, record: logging.LogRecord) -> str:
         """The whole line, without its end."""
         now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -50,6 +57,13 @@ def configure(level: str, secrets: Iterable[str] = ()) -> None:
     handler.setFormatter(OneLine(secrets))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     hush()
+
+
+def hide(secrets: Iterable[str]) -> None:
+    """Blank out what became known after the start; what was blanked out before still is."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, OneLine):
+            handler.formatter.hide(secrets)
 
 
 def hush() -> None:

@@ -15,6 +15,7 @@ import gc
 import logging
 import math
 import signal
+import socket
 from collections.abc import Awaitable, Iterator
 from contextlib import AsyncExitStack
 
@@ -25,12 +26,15 @@ from api.app import application
 from api.context import ApiSettings, Context
 from api.health import Health
 from api.waiting import waiting
+from ingest.role import MAX_OPEN as MAX_ROUNDS_OPEN
 from respool import __version__
 from respool import log as logs
 from respool.arrival import Arrival
 from respool.backing import store_of
 from respool.crew import Crew, tool_settings
+from respool.descriptors import provide
 from respool.http import Door, Http, address, bind, health_only
+from respool.keyring import Keyring
 from respool.roles import Role
 from respool.settings import Settings, unknown_variables
 from respool.unusable import Unusable
@@ -40,6 +44,7 @@ from translator import grammar
 from translator.protocol.errors import StoreError
 from workers.tools import mcp
 from workers.tools.registry import Registry
+from workers.tools.role import MAX_OPEN as MAX_CALLS_OPEN
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +63,7 @@ NO_UPSTREAM = "no upstream: set RESPOOL_UPSTREAM_URL, or write [[upstreams]] int
 def run(settings: Settings, roles: frozenset[Role]) -> int:
     """Serve until a signal comes. Raises Unusable where it cannot even begin."""
     logs.configure(settings.log_level, settings.secrets())
+    provide(sockets_of(settings, roles))
     for name in unknown_variables():
         log.warning("%s is no setting; see docs/settings.md", name)
     upstreams = Upstreams(settings)
@@ -71,6 +77,13 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
             return runner.run(Serving(settings, roles, upstreams).run())
     except (BaseExceptionGroup, StoreError) as error:
         raise cause(error, settings) from error
+
+
+def sockets_of(settings: Settings, roles: frozenset[Role]) -> int:
+    """Sockets that a process may come to have open: those of clients, of upstreams, of tool servers."""
+    sockets = settings.max_connections if Role.API in roles else 0
+    sockets += MAX_ROUNDS_OPEN if Role.INGEST in roles else 0
+    return sockets + (MAX_CALLS_OPEN if Role.TOOLS in roles else 0)
 
 
 def warm(roles: frozenset[Role], upstreams: Upstreams) -> None:
@@ -116,12 +129,14 @@ def api_settings(settings: Settings) -> ApiSettings:
         lease_s=settings.lease_s,
         max_body_bytes=settings.max_body_bytes,
         max_in_flight=settings.max_in_flight,
+        max_in_flight_per_tenant=settings.max_in_flight_per_tenant or 0,
+        max_open=settings.max_open or 0,
+        max_open_per_tenant=settings.max_open_per_tenant or 0,
         heartbeat_s=settings.heartbeat_s,
         gateway_tools=frozenset(
             offer.tool for offer in Registry(tool_settings(settings)).offers() if offer.on
         ),
         sse_ids=settings.sse_ids,
-        api_keys=settings.tenants,
         allow_anonymous=settings.allow_anonymous,
     )
 
@@ -133,6 +148,7 @@ class Serving:
         self._settings = settings
         self._roles = roles
         self._upstreams = upstreams
+        self._keyring = Keyring(settings, hide=logs.hide) if Role.API in roles else None
         self._asked = asyncio.Event()  # set by the first signal
         self._hurried = asyncio.Event()  # set by the second
 
@@ -141,12 +157,13 @@ class Serving:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
+        loop.add_signal_handler(signal.SIGHUP, self._reread)
         settings, roles = self._settings, self._roles
         # Without the api role the port is for probes alone: two such processes may share a machine.
         wanted = Role.API in roles or "port" in settings.model_fields_set
         listener = bind(settings.host, settings.port) if wanted else None
         door = Door()
-        http = Http(door, listener, drain_s=settings.drain_s) if listener else None
+        http = self._http(door, listener) if listener else None
         async with AsyncExitStack() as stack:
             if listener is not None:
                 stack.callback(listener.close)
@@ -157,6 +174,12 @@ class Serving:
             door.app = self._application(store, crew)
             self._say(address(listener) if listener else "no port")
             return await self._until_the_end(crew, http)
+
+    def _http(self, door: Door, listener: socket.socket) -> Http:
+        settings = self._settings
+        return Http(
+            door, listener, drain_s=settings.drain_s, max_connections=settings.max_connections
+        )
 
     async def _arrival(self, stack: AsyncExitStack, door: Door, http: Http | None) -> Store | None:
         """The store, waited for; None where a signal came first. Only a wait is served: else requests need not know."""
@@ -177,15 +200,18 @@ class Serving:
         def problems() -> list[str]:
             return ["stopping"] if self._asked.is_set() else crew.runners.problems()
 
-        if Role.API not in self._roles:
+        keyring = self._keyring
+        if keyring is None:
             return health_only(Health(store, problems))
         settings = self._settings
-        if not (settings.tenants or settings.loopback or settings.allow_anonymous):
+        if not (keyring.now().keys or settings.loopback or settings.allow_anonymous):
             log.warning(
                 "no RESPOOL_API_KEYS: only requests from this machine are served on %s",
                 settings.host,
             )
-        context = Context(store, api_settings(settings), self._upstreams, problems)
+        context = Context(
+            store, api_settings(settings), self._upstreams, ready=problems, tenants=keyring.now
+        )
         return application(context)
 
     def _say(self, where: str) -> None:
@@ -212,6 +238,11 @@ class Serving:
             http.cut()
         await serving
         return 1 if fell else 0
+
+    def _reread(self) -> None:
+        """A SIGHUP: without it an edited file is found by the next request."""
+        if self._keyring is not None:
+            self._keyring.reread()
 
     def _signalled(self) -> None:
         if self._asked.is_set():

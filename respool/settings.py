@@ -145,6 +145,7 @@ class Settings(BaseSettings):
     api_keys: (
         Annotated[SecretStr, BeforeValidator(_key_table), AfterValidator(_key_list)] | None
     ) = None
+    api_keys_file: Path | None = None
 
     redis_url: Annotated[SecretStr, AfterValidator(_store_url)] | None = None
     # Braces and colons have a meaning in our keys.
@@ -178,7 +179,14 @@ class Settings(BaseSettings):
     # (`api.bounds`), and the default leaves room for what the gateway adds.
     max_body_bytes: Annotated[int, Field(ge=1, le=30 << 20)] = 24 << 20
     max_response_bytes: Count = 64 << 20
+    # Some times the frames of the longest answers; to fold them again takes a successor half a minute.
+    max_frames: Count = 500_000
+    # Four times the answers: pools of clients hold connections on which nothing is asked.
+    max_connections: Count = 4000
     max_in_flight: Count = 1000
+    max_in_flight_per_tenant: Count | None = None
+    max_open: Count | None = None
+    max_open_per_tenant: Count | None = None
     max_rounds: Count = 10
 
     tool_concurrency: Count = 5

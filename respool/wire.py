@@ -1,10 +1,11 @@
-"""HTTP before there is a request: uvicorn's protocol, with a bound on headers and with our own refusals.
+"""HTTP before there is a request: uvicorn's protocol, with bounds on headers and connections and with our own refusals.
 
-In: the bytes of one connection. Out: requests for the application; a 431 or a 400 in OpenAI's shape, and the end of the
-connection, for what never becomes one. httptools bounds nothing: a client without a key could else fill the memory with
-one header. Used by `respool.http`.
+In: the bytes of one connection. Out: requests for the application; a 400, 408, 431 or 503 in OpenAI's shape, and the end
+of the connection, for what never becomes one. httptools bounds nothing: a client without a key could else fill the memory
+with one header, or hold thousands of connections on which it never asks for anything. Used by `respool.http`.
 """
 
+import asyncio
 import logging
 import secrets
 from http import HTTPStatus
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from translator.protocol.errors import INVALID_REQUEST, RespoolError
+from translator.protocol.errors import INVALID_REQUEST, Overloaded, RespoolError, retry_after
 from translator.protocol.json import dumps
 
 log = logging.getLogger(__name__)
@@ -21,6 +22,15 @@ MAX_HEAD_BYTES: Final = 64 << 10
 """Request line and headers, and whatever else comes without a byte of body (trailers, extensions of chunks). Proxies
 take 8 to 32 KiB; keys, cookies and trace headers of clients fit many times."""
 
+HEAD_S: Final = 30.0
+"""How long the headers of a request may take, and a new connection may be silent. Honest ones take one packet; as long
+as a browser's connection that was opened in advance waits for its first request."""
+
+RETRY_AFTER_MS: Final = 1000
+"""Connections come and go by the second."""
+
+TOO_MANY: Final = "Too many connections are open to this gateway."
+HEAD_TOO_SLOW: Final = f"The headers of the request did not arrive within {HEAD_S:g} seconds."
 HEAD_TOO_LARGE: Final = "The headers of the request are larger than this server takes."
 NOT_HTTP: Final = "Invalid HTTP request received."
 
@@ -32,6 +42,12 @@ class _HeadTooLarge(Exception):
 class Wire(HttpToolsProtocol):
     """One connection."""
 
+    max_connections = 0
+    """Connections to this process; 0: no bound. Set by `bounded`."""
+
+    _surplus = False
+    _head_timer: asyncio.TimerHandle | None = None
+    """Set while the first byte or the rest of a request's head is awaited."""
     _head = 0
     """Bytes of the request's names and values so far."""
     _idle = 0
@@ -39,19 +55,35 @@ class Wire(HttpToolsProtocol):
     _progress = False
     _refused = False
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
+        """A connection; one too many is told so when it asks for something, as a client would else not hear it."""
+        super().connection_made(transport)
+        self._surplus = 0 < self.max_connections < len(self.connections)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self._head_is_there()
+        super().connection_lost(exc)
+
     def data_received(self, data: bytes) -> None:
         """Bytes of the client."""
         if self._refused or self.transport.is_closing():
+            return
+        if self._surplus:
+            headers = retry_after(RETRY_AFTER_MS)
+            self._refuse(Overloaded(TOO_MANY, code="too_many_connections", headers=headers))
             return
         self._progress = False
         super().data_received(data)
         self._idle = 0 if self._progress else self._idle + len(data)
         if self._idle > MAX_HEAD_BYTES and not self._refused:
-            self._refuse(431, HEAD_TOO_LARGE)
+            self._refuse(_of(431, HEAD_TOO_LARGE))
 
     def on_message_begin(self) -> None:
         """A request begins."""
         self._head = 0
+        self._await_head()
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -64,6 +96,11 @@ class Wire(HttpToolsProtocol):
         self._count(len(name) + len(value))
         super().on_header(name, value)
 
+    def on_headers_complete(self) -> None:
+        """The head is there."""
+        self._head_is_there()
+        super().on_headers_complete()
+
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
         self._progress = True
@@ -74,6 +111,23 @@ class Wire(HttpToolsProtocol):
         self._progress = True
         super().on_message_complete()
 
+    def _await_head(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_S, self._too_slow)
+
+    def _head_is_there(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _too_slow(self) -> None:
+        self._head_timer = None
+        cycle: Any = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            self._await_head()  # an answer is under way; what was sent behind its request can wait
+        elif not self.transport.is_closing():
+            self._refuse(_of(408, HEAD_TOO_SLOW))
+
     def _count(self, size: int) -> None:
         self._head += size
         if self._head > MAX_HEAD_BYTES:
@@ -83,25 +137,38 @@ class Wire(HttpToolsProtocol):
         """Uvicorn's refusal of what its parser could not read or was told to stop reading."""
         del msg
         if self._head > MAX_HEAD_BYTES:
-            self._refuse(431, HEAD_TOO_LARGE)
+            self._refuse(_of(431, HEAD_TOO_LARGE))
         else:
-            self._refuse(400, NOT_HTTP)
+            self._refuse(_of(400, NOT_HTTP))
 
-    def _refuse(self, status: int, message: str) -> None:
+    def _refuse(self, error: RespoolError) -> None:
         """Say so, unless an answer is under way that this would break into, and close."""
         self._refused = True
         cycle: Any = self.cycle  # None before the first request, whatever its type says
         if cycle is None or cycle.response_complete or not cycle.response_started:
             request_id = f"req_{secrets.token_hex(16)}"
-            error = RespoolError(message, status=status, type=INVALID_REQUEST)
             body = dumps(error.body())
-            head = (
-                f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
-                f"content-length: {len(body)}\r\nx-request-id: {request_id}\r\nconnection: close\r\n\r\n"
-            )
-            log.info("%s: not a request: %d", request_id, status)
+            headers = {
+                "content-type": "application/json",
+                "content-length": str(len(body)),
+                "x-request-id": request_id,
+                "connection": "close",
+                **error.headers,
+            }
+            lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+            head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n{lines}\r\n"
+            log.info("%s: not a request: %d", request_id, error.status)
             self.transport.write(head.encode() + body)
         self.transport.close()
 
     def _unsupported_upgrade_warning(self) -> None:
         """Nothing: the application answers, and says that there is no such route."""
+
+
+def bounded(max_connections: int) -> type[Wire]:
+    """The protocol with a bound on the connections of its process."""
+    return type("BoundedWire", (Wire,), {"max_connections": max_connections})
+
+
+def _of(status: int, message: str) -> RespoolError:
+    return RespoolError(message, status=status, type=INVALID_REQUEST)

@@ -60,15 +60,17 @@ class Archive:
         at = (await self._volume(rid)).contents.with_entry(after_n + 1)
         return [] if at is None else (await self._chapter(rid, at)).entries(after_n + 1, count)
 
-    async def frames(self, rid: str, after_seq: int, count: int) -> list[Frame]:
-        """Frames after number `after_seq`, at most `count` or PAGE_BYTES, of one chapter.
+    async def frames(
+        self, rid: str, after_seq: int, count: int, most_bytes: int = PAGE_BYTES
+    ) -> list[Frame]:
+        """Frames after number `after_seq`, at most `count` or `most_bytes`, of one chapter.
 
         Refused MISSING; raises SealDamaged, also where the frame after `after_seq` is not in it.
         """
         at = (await self._volume(rid)).contents.with_frame(after_seq + 1)
         if at is None:
             raise self._damaged(rid, SealDamaged(f"it holds no frame {after_seq + 1}"))
-        return page((await self._chapter(rid, at)).frames(after_seq + 1, count))
+        return page((await self._chapter(rid, at)).frames(after_seq + 1, count), most_bytes)
 
     async def _volume(self, rid: str) -> Volume:
         volume = self._volumes.get(rid)
@@ -112,12 +114,12 @@ class Archive:
         return error
 
 
-def page(frames: list[Frame]) -> list[Frame]:
+def page(frames: list[Frame], most_bytes: int) -> list[Frame]:
     """As many frames as a page may have bytes, but always one."""
     size = 0
     for index, frame in enumerate(frames):
         size += len(frame.data)
-        if size > PAGE_BYTES and index:
+        if size > most_bytes and index:
             return frames[:index]
     return frames
 

@@ -1,7 +1,11 @@
 """When somebody must look at a response again: a sorted set, which may be wrong in every way but one.
 
 A response is entered *before* it is created and dropped after it is gone, so none that runs is ever missing; who takes
-one that needs nothing moves it on. Called by api (enter) and the sweeper. Times are ms of the server's clock.
+one that needs nothing moves it on. Called by api (enter, begin) and the sweeper. Times are ms of the server's clock.
+
+Beside it stand the places of the responses that are open, where their number is bounded. Whoever sees the end of a
+response gives its place back in the same step in which it leaves the due set or is moved on; whoever dies before that
+has left it in the due set, where a sweeper finds it. So no place outlives its response by more than a lease.
 """
 
 import asyncio
@@ -29,6 +33,10 @@ class Due:
             raise ValueError("either at or after_ms")
         return self._writer.send(hints.due_enter(self._keys, rid, at=at, after_ms=after_ms))
 
+    def begin(self, rid: str, *, after_ms: int, place: hints.Place) -> "asyncio.Future[None]":
+        """`enter` for a response that needs a place among the open ones; the answer may be Refused (FULL, TENANT_FULL)."""
+        return self._writer.send(hints.due_begin(self._keys, rid, after_ms=after_ms, place=place))
+
     async def move(self, rid: str, at: int) -> None:
         """Look at it again at `at`."""
         await self.enter(rid, at)
@@ -38,6 +46,10 @@ class Due:
         _, rids = await self._writer.do(hints.due_take(self._keys, now=now, limit=limit))
         return rids
 
+    async def ended(self, rid: str, at: int) -> None:
+        """It has ended, but is to be looked at again at `at`."""
+        await self._writer.do(hints.due_end(self._keys, rid, at=at))
+
     async def drop(self, rid: str) -> None:
-        """Nobody need look any more."""
-        await self._writer.do(hints.due_drop(self._keys, rid))
+        """It has ended, or is gone: nobody need look any more."""
+        await self._writer.do(hints.due_end(self._keys, rid))

@@ -20,8 +20,9 @@ from translator.protocol.errors import RespoolError
 
 RING_BYTES = 256 * 1024
 """A few seconds of the fastest model: enough that readers who keep up never touch Redis."""
-BATCH_BYTES = 256 * 1024
-"""Given to a reader at once, at most (one frame alone may be larger)."""
+BATCH_BYTES = 64 * 1024
+"""Given to a reader at once, at most (one frame alone may be larger). It is what a client that does not read holds in
+memory, and there may be a thousand of them."""
 
 LOCAL_POLL_S = 5.0
 """Where this process translates the response every frame is handed over, and the end of that is told; this poll only

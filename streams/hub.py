@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from streams.doorbell import POLL_S, Doorbell
-from streams.feed import Feed, fault_of
+from streams.feed import BATCH_BYTES, Feed, fault_of
 from streams.handover import Handover
 from streams.keys import Keys
 from streams.logs import Logs
@@ -159,7 +159,7 @@ class Reader:
             if frames := feed.take(self.after):
                 return frames
             if feed.tail is None or self.after < feed.known:
-                page = await self._logs.read_output(feed.rid, self.after)
+                page = await self._logs.read_output(feed.rid, self.after, most_bytes=BATCH_BYTES)
                 feed.learn(page)
                 if page.frames or page.done:
                     return page.frames

@@ -2,7 +2,8 @@
 
 In: a deployment's namespace and a response id. Out: key and channel names. Every module of `streams` takes its names
 from here, so this page is the whole map. All keys of one response carry the hash tag `{rid}`: one slot in a cluster,
-hence one script may touch them all; work hints, the due set and the channels are keys of their own.
+hence one script may touch them all; work hints, the due set and the channels are keys of their own. The places of open
+responses share the slot of the due set, whose whole name is their tag.
 
 | name               | type    | lives                                                                    |
 |--------------------|---------|--------------------------------------------------------------------------|
@@ -14,6 +15,9 @@ hence one script may touch them all; work hints, the due set and the channels ar
 | `ns:{rid}:jobs`    | hash    | with `st`, at most until the terminal commit                             |
 | `ns:work:<kind>`   | stream  | WORK_TTL_MS, renewed on use                                              |
 | `ns:due`           | zset    | DUE_TTL_MS, renewed on use                                               |
+| `{ns:due}:open`    | zset    | DUE_TTL_MS, renewed on use; there only where open responses are bounded   |
+| `{ns:due}:owner`   | hash    | with `open`                                                              |
+| `{ns:due}:count`   | hash    | with `open`                                                              |
 | `ns:idem:<hash>`   | string  | as long as the response may: run + retention                             |
 | `ns:{rid}:bell:in` | channel | a channel holds nothing                                                  |
 | `ns:{rid}:bell:out`| channel |                                                                          |
@@ -33,7 +37,7 @@ DUE_TTL_MS = 30 * DAY_MS
 class Keys:
     """Names of one deployment. `ns` must not contain braces: they would move the hash tag."""
 
-    __slots__ = ("_prefix", "due", "ns")
+    __slots__ = ("_prefix", "due", "ns", "open")
 
     def __init__(self, ns: str) -> None:
         if not ns or "{" in ns or "}" in ns:
@@ -41,6 +45,7 @@ class Keys:
         self.ns = ns
         self._prefix = ns + ":{"
         self.due = f"{ns}:due"
+        self.open = (self.due, *(f"{{{self.due}}}:{name}" for name in ("open", "owner", "count")))
 
     def state(self, rid: str) -> str:
         """The hash that says who owns a response and how far everybody is."""

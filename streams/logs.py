@@ -129,10 +129,14 @@ class Logs:
         entries = await self.read_input(rid, 0, 1)
         return cast("RequestEntry", loads(entries[0].data)) if entries else None
 
-    async def read_output(self, rid: str, after_seq: int, count: int = PAGE) -> Page:
+    async def read_output(
+        self, rid: str, after_seq: int, count: int = PAGE, most_bytes: int = PAGE_BYTES
+    ) -> Page:
         """Frames after `after_seq` (-1: from the start) with the state. Refused MISSING; LogLost at a hole."""
-        call = outputs.read_output(self._keys, rid, after=after_seq, count=count)
-        return await self._page(rid, after_seq, count, await self._reads.do(call))
+        call = outputs.read_output(
+            self._keys, rid, after=after_seq, count=count, most_bytes=most_bytes
+        )
+        return await self._page(rid, after_seq, count, most_bytes, await self._reads.do(call))
 
     def request_output(
         self, rid: str, after_seq: int, count: int, on_reply: Callable[[Page | RespoolError], None]
@@ -141,18 +145,21 @@ class Logs:
 
         def replied(reply: Page | RespoolError) -> None:
             if isinstance(reply, Page) and reply.sealed:
-                self._look(self._page(rid, after_seq, count, reply), on_reply)
+                self._look(self._page(rid, after_seq, count, PAGE_BYTES, reply), on_reply)
             else:
                 on_reply(reply)
 
         call = outputs.read_output(self._keys, rid, after=after_seq, count=count)
         self._reads.submit(call, replied)
 
-    async def _page(self, rid: str, after_seq: int, count: int, page: Page) -> Page:
+    async def _page(
+        self, rid: str, after_seq: int, count: int, most_bytes: int, page: Page
+    ) -> Page:
         """A page with its frames, wherever they are."""
         if not page.sealed or after_seq >= page.seq:
             return page
-        return replace(page, frames=await self._archive.frames(rid, after_seq, count))
+        frames = await self._archive.frames(rid, after_seq, count, most_bytes)
+        return replace(page, frames=frames)
 
     async def last_frame(self, rid: str) -> Frame | None:
         """The last committed frame: of a finished response the terminal one."""

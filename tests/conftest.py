@@ -67,7 +67,7 @@ async def namespace(request, store_url) -> AsyncIterator[str]:
     yield name
     connections = await connect(store_url)
     try:
-        keys = await connections.command("KEYS", f"{name}:*")
+        keys = await connections.command("KEYS", f"*{name}:*")
         lives = [(key, await connections.command("PTTL", key)) for key in keys]
         for key in keys:  # one by one: in a cluster they are at several nodes
             await connections.command("DEL", key)

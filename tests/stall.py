@@ -17,3 +17,15 @@ async def longest_stall() -> float:
             worst = max(worst, time.thread_time() - began)
     except asyncio.CancelledError:
         return worst
+
+
+async def longest_wait() -> float:
+    """The same where threads work too: whoever of this process kept the loop from its turn, a thread in C code as well."""
+    worst = 0.0
+    try:
+        while True:
+            began = time.process_time()
+            await asyncio.sleep(0.001)
+            worst = max(worst, time.process_time() - began)
+    except asyncio.CancelledError:
+        return worst

@@ -111,7 +111,8 @@ class Sweeper:
                 sooner = await self._do(action, rid, state)
                 next_at = min(next_at, sooner or next_at)
             if next_at:
-                await self._store.due.move(rid, next_at)
+                due = self._store.due
+                await (due.ended if state.done else due.move)(rid, next_at)
         except Refused as refusal:
             log.debug("%s moved on by itself: %s", rid, refusal.reason)
         except StoreError as error:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from streams import metrics
 from streams.faults import StoreFull
-from streams.scripts.hints import due_drop, due_enter
+from streams.scripts.hints import due_end
 from streams.scripts.outputs import Alive, CommitResult, Lease, commit
 from streams.scripts.refused import Reason, Refused
 from streams.scripts.rounds import AppendResult, Outcome
@@ -370,10 +370,8 @@ class Translation:
     def _finish(self, status: str, *, stored: bool) -> None:
         metrics.count("responses_ended_total", status=status)
         keys, limits = self._store.keys, self._limits
-        if stored and 0 < limits.seal_after_ms < limits.retention_ms:
-            call = due_enter(keys, self.rid, at=None, after_ms=limits.seal_after_ms)
-        else:
-            call = due_drop(keys, self.rid)
+        sealed = stored and 0 < limits.seal_after_ms < limits.retention_ms
+        call = due_end(keys, self.rid, after_ms=limits.seal_after_ms if sealed else None)
         self._store.writer.submit(call, _ignore)
         self._close("")
 

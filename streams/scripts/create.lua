@@ -1,5 +1,5 @@
 -- A response begins: its state, the `request` entry and, unless tools must be listed first, `round` 1.
--- KEYS  1 state  2 input log  3 jobs  4 secrets
+-- KEYS  1 state  2 input log  3 jobs  4 secrets; where open responses are bounded also  5 their places
 -- ARGV  1 tenant  2 store  3 background  4 request  5 run_ms  6 retention_ms  7 round follows (0|1)  8 round body
 --       9 secrets or ''  10… key of a job, its data, …
 -- reply {created, last entry, dup}
@@ -17,6 +17,10 @@ if old[1] then
   return redis.error_reply('REFUSED EXISTS')
 end
 
+-- `due_begin` went before, in the same pipeline: what it refused is not created.
+if KEYS[5] and not redis.call('ZSCORE', KEYS[5], string.match(KEYS[1], '{(.-)}')) then
+  return redis.error_reply('REFUSED FULL')
+end
 local life = ARGV[5] + ARGV[6]
 local rounds = tonumber(ARGV[7])
 redis.call('HSET', KEYS[1],

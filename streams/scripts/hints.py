@@ -1,8 +1,10 @@
-"""Typed callers of the scripts on shared keys: work hints and the due set. Called by `streams.work` and `streams.due`.
+"""Typed callers of the scripts on shared keys: work hints, the due set, the places of open responses.
 
-Shared keys carry no response's hash tag, so these calls stand alone: each touches one key.
+Shared keys carry no response's hash tag, so these calls stand alone: each touches keys of one slot. Called by
+`streams.work`, `streams.due` and the translate worker.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from streams.keys import DUE_TTL_MS, WORK_TTL_MS, Keys
@@ -13,6 +15,8 @@ GROUP = Script("group")
 TAKEN = Script("taken")
 DUE_ENTER = Script("due_enter")
 DUE_TAKE = Script("due_take")
+DUE_BEGIN = Script("due_begin")
+DUE_END = Script("due_end")
 
 GROUP_NAME = "respool"
 
@@ -21,6 +25,21 @@ WORK_CAP = 100_000
 
 DUE_HOLD_MS = 10_000
 """How long a response that a sweeper took is not given to another one; several times what looking at it takes."""
+
+PLACE_SLACK_MS = 60_000
+"""How long a place outlives the longest run. It is given back at the end, by whoever sees it; this is for an end that
+nobody can see any more, because the store has lost the response and its entry in the due set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a response that is about to be created needs room for. A bound of 0 is none."""
+
+    tenant: str
+    most: int
+    """Responses open at once, of all tenants in all processes."""
+    most_of_tenant: int
+    run_ms: int
 
 
 def hint(keys: Keys, kind: str, rid: str) -> Call[None]:
@@ -51,9 +70,24 @@ def due_take(keys: Keys, *, now: int | None, limit: int) -> Call[tuple[int, list
     return Call("", DUE_TAKE, (keys.due,), (moment, limit, DUE_HOLD_MS, DUE_TTL_MS), _taken)
 
 
-def due_drop(keys: Keys, rid: str) -> Call[None]:
-    """Nobody need look at a response any more."""
-    return Call(rid, None, ("ZREM", keys.due, rid), (), _nothing)
+def due_begin(keys: Keys, rid: str, *, after_ms: int, place: Place) -> Call[None]:
+    """Enter a response that is about to be created, if there is a place for it. Refuses FULL, TENANT_FULL."""
+    args = (
+        *(rid, after_ms, DUE_TTL_MS, place.tenant, place.most, place.most_of_tenant),
+        place.run_ms + PLACE_SLACK_MS,
+    )
+    return Call(rid, DUE_BEGIN, keys.open, args, _nothing)
+
+
+def due_end(
+    keys: Keys, rid: str, *, at: int | None = None, after_ms: int | None = None
+) -> Call[None]:
+    """A response has ended, or is gone: its place is free. Look at it again then, or, without a time, never."""
+    if at is not None:
+        when, how = at, "at"
+    else:
+        when, how = after_ms or 0, "never" if after_ms is None else "after"
+    return Call(rid, DUE_END, keys.open, (rid, when, how, DUE_TTL_MS), _nothing)
 
 
 def _taken(reply: Any) -> tuple[int, list[str]]:

@@ -191,7 +191,9 @@ def _nothing(reply: Any) -> None:
     del reply
 
 
-def read_output(keys: Keys, rid: str, *, after: int, count: int) -> Call[Page]:
+def read_output(
+    keys: Keys, rid: str, *, after: int, count: int, most_bytes: int = PAGE_BYTES
+) -> Call[Page]:
     """Frames after number `after` with the state of the same moment. Refuses MISSING; raises LogLost at a hole."""
 
     def parse(reply: Any) -> Page:
@@ -202,7 +204,7 @@ def read_output(keys: Keys, rid: str, *, after: int, count: int) -> Call[Page]:
             raise LogLost(rid, after)
         return Page(frames, seq, done == 1, status.decode(), sealed == 1)
 
-    return Call(rid, READ, (keys.state(rid), keys.output(rid)), (after, count, PAGE_BYTES), parse)
+    return Call(rid, READ, (keys.state(rid), keys.output(rid)), (after, count, most_bytes), parse)
 
 
 class Last(NamedTuple):

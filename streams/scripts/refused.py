@@ -16,6 +16,10 @@ class Reason(StrEnum):
 
     MISSING = "MISSING"
     """No state hash: never created, deleted or expired."""
+    FULL = "FULL"
+    """As many responses are open as may be."""
+    TENANT_FULL = "TENANT_FULL"
+    """As many of this tenant are open as may be."""
     EXISTS = "EXISTS"
     """The id is taken by another request."""
     DONE = "DONE"

@@ -57,15 +57,22 @@ def create(
     retention_ms: int,
     jobs: Sequence[tuple[str, bytes]] = (),
     secrets: bytes | None = None,
+    placed: bool = False,
 ) -> Call[Created]:
     """The state, the `request` entry and, where `round_body` is given, round 1. Refuses EXISTS.
+
+    `placed`: see that it has a place among the open responses (`hints.due_begin`), in the same step; refuses FULL. Not in a
+    cluster, where places are in another slot: there the answer of `due_begin` comes first.
 
     `jobs` are `(key, data)` for tool workers (see `streams.scripts.tools`), `secrets` what they need to know for them.
     """
     return Call(
         rid,
         CREATE,
-        (keys.state(rid), keys.input(rid), keys.jobs(rid), keys.secrets(rid)),
+        (
+            *(keys.state(rid), keys.input(rid), keys.jobs(rid), keys.secrets(rid)),
+            *(keys.open[1:2] if placed else ()),
+        ),
         (
             tenant,
             int(store),

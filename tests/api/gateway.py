@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,8 +13,10 @@ import uvicorn
 
 from api.app import application
 from api.context import ApiSettings, Context
+from api.tenants import Tenants
 from ingest.role import Ingest
 from ingest.run import RoundLimits
+from respool.http import address, bind
 from streams.store import Store
 from tests.ingest.server import Server
 from tests.wait import wait_until
@@ -194,14 +196,15 @@ class Gateway:
 async def serving_app(app: Any) -> AsyncIterator[str]:
     """An ASGI application behind uvicorn, as `respool serve` runs it, without its slow goodbye."""
     config = uvicorn.Config(
-        app, port=0, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False
+        app, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False
     )
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    await server.startup()
+    listener = bind("127.0.0.1", 0)
+    await server.startup(sockets=[listener])
     try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        yield address(listener)
     finally:
         for listening in server.servers:
             listening.close()
@@ -220,18 +223,23 @@ async def running(
     *,
     roles: bool = True,
     upstreams: Listed | None = None,
+    api_keys: Mapping[str, str] | None = None,
+    tenants: Tenants | None = None,
+    max_frames: int = 500_000,
     **settings: Any,
 ) -> AsyncIterator[Gateway]:
     """A gateway; without `roles` nobody works on what it creates."""
     options = SETTINGS | settings
     known = upstreams or Listed(Upstream("main", upstream.url, "responses", api_key="up-key"))
-    context = Context(store, ApiSettings(**options), known)
+    who = tenants or Tenants.of(api_keys or {})
+    context = Context(store, ApiSettings(**options), known, tenants=lambda: who)
     lease_ms = int(options["lease_s"] * 1000)
     round_limits = RoundLimits(
         lease_ms=lease_ms,
         idle_timeout_s=10.0,
         total_timeout_s=30.0,
         max_in_bytes=options["limits"]["max_response_bytes"],
+        max_entries=max_frames,
     )
     translate_limits = TranslateLimits(
         lease_ms=lease_ms,

@@ -2,10 +2,16 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from api.auth import ANONYMOUS, Auth, is_local_name, is_loopback
+from api.tenants import Tenants
 from tests.api.gateway import running
 from translator.protocol.errors import AuthenticationError
 
 KEYS = {"key-a": "a", "key-a2": "a", "schlüssel": "b"}
+
+
+def auth(keys: dict[str, str], **options: bool) -> Auth:
+    tenants = Tenants.of(keys)
+    return Auth(lambda: tenants, **options)
 
 
 def request(client: str | None = "127.0.0.1", **headers: str) -> HTTPConnection:
@@ -23,7 +29,7 @@ def request(client: str | None = "127.0.0.1", **headers: str) -> HTTPConnection:
     ],
 )
 def test_a_key_names_its_tenant(header, tenant):
-    assert Auth(KEYS, allow_anonymous=False).tenant(request(authorization=header)) == tenant
+    assert auth(KEYS, allow_anonymous=False).tenant(request(authorization=header)) == tenant
 
 
 @pytest.mark.parametrize(
@@ -41,7 +47,7 @@ def test_a_key_names_its_tenant(header, tenant):
 )
 def test_everything_else_is_a_401_for_a_loopback_client_too(header):
     with pytest.raises(AuthenticationError) as refused:
-        Auth(KEYS, allow_anonymous=True).tenant(request(authorization=header))
+        auth(KEYS, allow_anonymous=True).tenant(request(authorization=header))
     error = refused.value
     assert (error.status, error.type, error.code) == (
         401,
@@ -56,7 +62,7 @@ def test_everything_else_is_a_401_for_a_loopback_client_too(header):
     "host", ["localhost", "localhost:8080", "127.0.0.1:80", "[::1]:8080", "a.localhost"]
 )
 def test_without_keys_this_machine_is_served(client, host):
-    assert Auth({}, allow_anonymous=False).tenant(request(client, host=host)) == ANONYMOUS
+    assert auth({}, allow_anonymous=False).tenant(request(client, host=host)) == ANONYMOUS
 
 
 @pytest.mark.parametrize(
@@ -74,14 +80,14 @@ def test_without_keys_this_machine_is_served(client, host):
 )
 def test_without_keys_nobody_else_is(client, headers):
     with pytest.raises(AuthenticationError) as refused:
-        Auth({}, allow_anonymous=False).tenant(request(client, **headers))
+        auth({}, allow_anonymous=False).tenant(request(client, **headers))
     assert refused.value.status == 403
-    assert Auth({}, allow_anonymous=True).tenant(request(client, **headers)) == ANONYMOUS
+    assert auth({}, allow_anonymous=True).tenant(request(client, **headers)) == ANONYMOUS
 
 
 def test_a_page_of_this_machine_may_ask():
     headers = {"host": "localhost:8080", "origin": "http://127.0.0.1:3000"}
-    assert Auth({}, allow_anonymous=False).tenant(request(**headers)) == ANONYMOUS
+    assert auth({}, allow_anonymous=False).tenant(request(**headers)) == ANONYMOUS
 
 
 def test_names_and_addresses():

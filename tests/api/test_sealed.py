@@ -93,16 +93,17 @@ async def test_a_stream_that_is_half_way_ends_as_it_would_have(replicas, upstrea
     monkeypatch.setattr("streams.feed.PAGE", 3)
     read, gate, waiting = other.store.logs.read_output, asyncio.Event(), asyncio.Event()
 
-    async def slow(rid: str, after: int, count: int = 3) -> Any:
+    async def slow(rid: str, after: int, count: int = 3, **bounds: int) -> Any:
         if after > 5:
             waiting.set()
             await gate.wait()
-        return await read(rid, after, min(count, 3))
+        return await read(rid, after, min(count, 3), **bounds)
 
     monkeypatch.setattr(other.store.logs, "read_output", slow)
     monkeypatch.setattr("streams.feed.Feed.take", lambda *_: [])
     async with other.live("GET", f"/v1/responses/{rid}?stream=true") as live:
-        await waiting.wait()
+        async with asyncio.timeout(5):
+            await waiting.wait()
         await seal(one.store, rid)
         gate.set()
         await live.rest()

@@ -9,8 +9,10 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from respool import wire
 from respool.http import Http, bind
 from respool.wire import MAX_HEAD_BYTES
+from tests.wait import wait_until
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n"
 POST = b"POST / HTTP/1.1\r\nhost: x\r\n"
@@ -115,3 +117,68 @@ async def test_a_websocket_is_answered_without_advice_in_the_log(port, caplog):
     writer.close()
     await writer.wait_closed()
     assert "uvicorn[standard]" not in caplog.text
+
+
+@pytest.fixture
+async def narrow():
+    listener = bind("127.0.0.1", 0)
+    app = Starlette(routes=[Route("/", hello, methods=["GET", "POST"])])
+    http = Http(app, listener, drain_s=0, max_connections=2)
+    running = asyncio.create_task(http.run())
+    yield listener.getsockname()[1]
+    http.cut()
+    await running
+
+
+async def test_one_connection_too_many_is_a_503_that_says_when(narrow):
+    held = [await asyncio.open_connection("127.0.0.1", narrow) for _ in range(2)]
+    for reader, writer in held:  # which also tells that the server has taken them
+        writer.write(GET + b"\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    answer = await say(narrow, GET + b"\r\n")
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 ")
+    assert b"\r\nretry-after: 1\r\n" in head
+    assert b"\r\nconnection: close\r\n" in head
+    assert json.loads(body)["error"]["code"] == "too_many_connections"
+    held[0][1].close()
+    await held[0][1].wait_closed()
+
+    async def served() -> bool:
+        return b" 200 " in (await say(narrow, GET + b"connection: close\r\n\r\n"))
+
+    await wait_until(served)
+    held[1][1].close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", GET, GET + b"\r\n" + GET])
+async def test_a_head_that_does_not_come_is_a_408_and_the_end(port, sent, monkeypatch):
+    monkeypatch.setattr(wire, "HEAD_S", 0.1)
+    answer = await say(port, sent)
+    *served, last = answer.split(b"HTTP/1.1 ")
+    assert refused(b"HTTP/1.1 " + last) == 408
+    assert len(served) == 1 + sent.count(b"\r\n\r\n")
+
+
+async def test_a_slow_head_behind_an_open_answer_does_not_cut_it(monkeypatch):
+    monkeypatch.setattr(wire, "HEAD_S", 0.05)
+    gate = asyncio.Event()
+
+    async def slow(_request):
+        await gate.wait()
+        return PlainTextResponse("answer")
+
+    listener = bind("127.0.0.1", 0)
+    http = Http(Starlette(routes=[Route("/", slow)]), listener, drain_s=0)
+    running = asyncio.create_task(http.run())
+    reader, writer = await asyncio.open_connection("127.0.0.1", listener.getsockname()[1])
+    writer.write(GET + b"\r\n" + GET)
+    fired = asyncio.get_running_loop().call_later(0.2, gate.set)
+    async with asyncio.timeout(5):
+        answer = await reader.read()
+    assert fired.when() <= asyncio.get_running_loop().time()
+    assert b"answer" in answer
+    assert b" 408 " in answer
+    writer.close()
+    http.cut()
+    await running

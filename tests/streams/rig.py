@@ -26,6 +26,9 @@ class Rig:
         return await self.store.writer.do(call)
 
     async def create(self, **changes: Any) -> responses.Created:
+        return await self.do(self.creating(**changes))
+
+    def creating(self, **changes: Any):
         given = {
             "tenant": "acme",
             "store": True,
@@ -35,7 +38,7 @@ class Rig:
             "run_ms": 600_000,
             "retention_ms": 3_600_000,
         } | changes
-        return await self.do(responses.create(self.keys, self.rid, **given))
+        return responses.create(self.keys, self.rid, **given)
 
     async def claim(self, by: str = "ingest", *, round: int = 1, lease_ms: int = LEASE_MS):
         call = rounds.claim_round(self.keys, self.rid, round=round, token=by, lease_ms=lease_ms)

@@ -362,15 +362,13 @@ def test_what_was_used_last_stays():
     assert ([cache.get(name) for name in "acd"], cache.bytes) == ([None, None, None], 0)
 
 
-async def test_a_page_of_a_seal_is_bounded_like_one_of_a_log(rig, store, monkeypatch):
+async def test_a_page_of_a_seal_is_bounded_like_one_of_a_log(rig, store):
     await rig.create()
     await rig.acquire()
     await rig.finish(0, 0, *(bytes(40) for _ in range(10)))
     await rig.seal()
-    monkeypatch.setattr(archive, "PAGE_BYTES", 100)
-    assert len((await store.logs.read_output(rig.rid, -1)).frames) == 2
-    monkeypatch.setattr(archive, "PAGE_BYTES", 10)
-    assert len((await store.logs.read_output(rig.rid, -1)).frames) == 1
+    assert len((await store.logs.read_output(rig.rid, -1, most_bytes=100)).frames) == 2
+    assert len((await store.logs.read_output(rig.rid, -1, most_bytes=10)).frames) == 1
 
 
 async def test_a_part_of_a_value_is_read_as_it_lies(rig, store):

@@ -5,7 +5,8 @@
     │   ├── AuthenticationError the key is missing or wrong                      401
     │   ├── NotFound            no such response, or another tenant's            404
     │   └── TooLarge            the body is over its limit                       413
-    ├── Overloaded              too many open responses, or the store is away    429, 503
+    ├── Overloaded              no room in this gateway now                      503
+    │   └── TooManyOpen         this tenant has as much open as it may           429
     ├── UpstreamError           the upstream refused, broke off or spoke badly   4xx, 502, 504
     │   └── ProtocolFault       what it sent cannot be understood                502
     ├── LimitPassed             a response passed one of its own bounds          (ends that response)
@@ -31,7 +32,7 @@ OWN_CODE = "\0"
 class RespoolError(Exception):
     """The root. `status` is an HTTP status; `code` and `param` may be None.
 
-    `headers` go out with the HTTP answer (`retry-after-ms`, `x-should-retry`).
+    `headers` go out with the HTTP answer (`retry-after`, `x-should-retry`).
     """
 
     status = 500
@@ -101,11 +102,24 @@ class TooLarge(RequestError):
     code = "body_too_large"
 
 
+def retry_after(milliseconds: int) -> dict[str, str]:
+    """When to come again, as headers: OpenAI's SDKs read the exact one, everybody else whole seconds, rounded up."""
+    return {"retry-after": str(-(-milliseconds // 1000)), "retry-after-ms": str(milliseconds)}
+
+
 class Overloaded(RespoolError):
-    """No room now; `retry-after-ms` says when to try again."""
+    """No room now; its headers say when to try again (`retry_after`)."""
 
     status = 503
     code = "overloaded"
+
+
+class TooManyOpen(Overloaded):
+    """This tenant has as much open as it may; others are served."""
+
+    status = 429
+    type = RATE_LIMIT
+    code = "too_many_open"
 
 
 class UpstreamError(RespoolError):
