@@ -12,6 +12,7 @@ import asyncio
 import functools
 import re
 import secrets
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -124,6 +125,7 @@ class Create:
 
     async def create(self, request: Request) -> Response:
         """Check, begin, and answer in the way that was asked for."""
+        asked_at = time.monotonic()
         try:
             tenant = self._auth.tenant(request)
             ids = flag(request.query_params, "sse_ids") or self._settings.sse_ids
@@ -140,7 +142,7 @@ class Create:
             raise
         metrics.count("responses_created_total", mode=mode(asked))
         try:
-            return await self._answer(request, asked, begun, ids=ids)
+            return await self._answer(request, asked, begun, ids=ids, asked_at=asked_at)
         except BaseException:
             begun.reader.close()
             raise
@@ -283,7 +285,7 @@ class Create:
         return created.created
 
     async def _answer(
-        self, request: Request, asked: CreateRequest, begun: Begun, *, ids: bool
+        self, request: Request, asked: CreateRequest, begun: Begun, *, ids: bool, asked_at: float
     ) -> Response:
         """Background: at once. Else when the upstream has spoken (stream) or the response has ended (blocking)."""
         if begun.shown is not None:
@@ -305,7 +307,14 @@ class Create:
             if isinstance(outcome, Refusal):
                 await remove(self._store, begun.rid)
                 raise upstream_refusal(outcome.end)
-        return EventStream(begun.reader, after=-1, pace=self._pace, ids=ids, lease=begun.lease)
+        return EventStream(
+            begun.reader,
+            after=-1,
+            pace=self._pace,
+            ids=ids,
+            lease=begun.lease,
+            asked_at=asked_at,
+        )
 
     async def _attended(
         self,

@@ -15,9 +15,19 @@ from typing import Final
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.errors import answer, refusal, unexpected
+from api.errors import answer, public, refusal, unexpected
 from streams import metrics
-from translator.protocol.errors import Overloaded
+from translator.protocol.errors import (
+    AuthenticationError,
+    LimitPassed,
+    NotFound,
+    Overloaded,
+    RequestError,
+    RespoolError,
+    StoreError,
+    TooLarge,
+    UpstreamError,
+)
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +44,18 @@ STOPPING: Final = Overloaded(
 
 PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 """Routes that machines ask every few seconds: while all is well they would fill the log."""
+
+KINDS: Final[tuple[tuple[type[RespoolError], str], ...]] = (
+    (AuthenticationError, "key"),
+    (NotFound, "not_found"),
+    (TooLarge, "too_large"),
+    (LimitPassed, "too_large"),
+    (RequestError, "request"),
+    (Overloaded, "overloaded"),
+    (UpstreamError, "upstream"),
+    (StoreError, "store"),
+)
+"""Subclasses before their own."""
 
 CLIENT_LEFT: Final = 499
 """In the log and the counters only: the client left before there was an answer (nginx's number)."""
@@ -76,6 +98,7 @@ class RequestId:
             told = None if answered else refusal(error, scope)
             if told is None:
                 told = unexpected(error, request_id)
+            metrics.count("requests_refused_total", kind=kind_of(public(told)))
             # Once the headers are out nothing can be said any more: the server cuts the connection, and the client
             # knows that it has not seen the end.
             if not answered:
@@ -91,6 +114,11 @@ class RequestId:
             line = (request_id, scope["method"], loggable(scope), status, took_ms)
             log.log(level, "%s %s %s %d %.0f ms", *line)
             metrics.count("requests_total", route=route, status=str(status))
+
+
+def kind_of(told: RespoolError) -> str:
+    """Whose fault a refusal is, as a label."""
+    return next((kind for cls, kind in KINDS if isinstance(told, cls)), "other")
 
 
 def route_of(scope: Scope) -> str:

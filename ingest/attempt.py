@@ -45,6 +45,10 @@ PENDING_BYTES: Final = 2 * 1024 * 1024
 upstream feels it."""
 
 
+LAG: Final = metrics.histogram("append_lag_seconds")
+"""By this process's clock, once an append: of the oldest frame in it, which waited longest."""
+
+
 class Stop(StrEnum):
     """Why an attempt is over before its upstream is."""
 
@@ -90,6 +94,7 @@ class Attempt:
         self._pending_bytes = 0  # of those and of the ones in flight
         self._flying: list[tuple[str, bytes]] = []  # given to the writer, not yet acknowledged
         self._flying_bytes = 0
+        self._came_at = self._flown_at = 0.0  # the oldest that is pending, that is in flight
         self._beating = False  # a heartbeat is in flight
         self._last = 0  # number of the last acknowledged entry of this attempt
         self._ended = False  # set with the entry that ends the round: nothing follows it
@@ -104,6 +109,8 @@ class Attempt:
         """Append these, as soon as what is in flight has returned."""
         if self._ended or (self.stopped and self.stopped not in MAY_END):
             return
+        if not self._pending:
+            self._came_at = self._loop.time()
         self._pending.extend(entries)
         for _, data in entries:
             self._pending_bytes += len(data)
@@ -170,6 +177,7 @@ class Attempt:
             flying.append(pending.popleft())
             size = more
         self._flying_bytes = size
+        self._flown_at = self._came_at
         call = append(
             self._store.keys,
             self._rid,
@@ -188,6 +196,7 @@ class Attempt:
             self._refused(reply)
             return
         self.heard_at = self._loop.time()
+        LAG.observe(self.heard_at - self._flown_at)
         self._last += len(flown)
         self._store.handover.publish_input(self._rid, reply.entries(self._claim, flown))
         if reply.cancelled or reply.done:

@@ -46,6 +46,8 @@ the keep-alives of an hour many times over. More is an upstream that only costs 
 
 OPENED: Final = b'{"status":200}'
 
+FIRST: Final = metrics.histogram("upstream_first_frame_seconds")
+
 Resolve = Callable[[str], Upstream | None]
 """Who an upstream is now, by the id that the request entry names."""
 
@@ -82,6 +84,7 @@ class Round:
         self._beat_s = limits.beat_s
         self._loop = asyncio.get_running_loop()
         self._streaming: asyncio.Timeout | None = None  # while the upstream is open
+        self.held = False  # from the claim to the end: the lease on the round is ours
         self._end: RoundEnd | None = None  # set by whoever ends the round before its upstream does
         self._heard_at = self._started_at = self._loop.time()  # the upstream's last byte
         self._bytes = self._frames = 0  # what came and is not yet counted: once a look, not a frame
@@ -122,6 +125,7 @@ class Round:
 
     async def _carry(self, job: Job, attempt: Attempt) -> None:
         """Stream, then say in the log how the round ended."""
+        self.held = True
         self._watch(attempt)
         try:
             end = await self._streamed(job, attempt)
@@ -137,6 +141,7 @@ class Round:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
+            self.held = False
             self._count()
 
     async def _streamed(self, job: Job, attempt: Attempt) -> RoundEnd:
@@ -165,9 +170,12 @@ class Round:
         self._started_at = self._heard_at = self._loop.time()
         async with self._client.open(upstream, job.api, job.body) as answer:
             attempt.add([(Kind.OPENED, OPENED)])
-            blocks = Blocks()
+            blocks, silent = Blocks(), True
             while chunk := await answer.read():
                 self._heard_at = self._loop.time()
+                if silent:
+                    FIRST.observe(self._heard_at - self._started_at)
+                    silent = False
                 self._bytes += len(chunk)
                 for at in range(0, len(chunk), TURN_BYTES):
                     if at:

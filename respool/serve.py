@@ -24,7 +24,7 @@ from starlette.types import ASGIApp
 from api.app import application
 from api.context import ApiSettings, Context
 from api.health import Health
-from respool import __version__
+from respool import __version__, process
 from respool import log as logs
 from respool.backing import store_of
 from respool.crew import Crew, tool_settings
@@ -62,6 +62,7 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
     if roles & {Role.API, Role.INGEST} and not upstreams.all():
         raise Unusable(NO_UPSTREAM)
     warm(roles, upstreams)
+    process.show(roles)
     gc.freeze()  # what is imported stays; nobody needs to look at it again
     gc.set_threshold(YOUNG_OBJECTS)
     try:

@@ -47,6 +47,8 @@ LONGEST_PAUSE_S = 0.5
 MAX_RELOADS = 3
 """Times in a row that scripts are loaded again: a server that forgets them at once is not ours to serve."""
 
+ROUND_TRIP = metrics.histogram("store_round_trip_seconds")
+
 TRANSIENT = ("READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "LOADING", "BUSY")
 """First words of error replies that pass by themselves (a failover or a slot's move under way, a long script)."""
 
@@ -153,9 +155,11 @@ class Writer:
         while True:
             if self._waiting and exchange.may_send:
                 batch = self._take()
+                now = loop.time()
                 exchange.flights.append(deque(batch))
+                exchange.sent.append(now)
                 self.pipelines += 1
-                limit.reschedule(loop.time() + ANSWER_TIMEOUT_S)
+                limit.reschedule(now + ANSWER_TIMEOUT_S)
                 if len(batch) == 1 and batch[0][0].size > MAX_PIPELINE_BYTES:
                     await self._link.send_large(batch[0][0].command)
                 else:
@@ -167,6 +171,8 @@ class Writer:
             except ResponseError as error:
                 reply = error
             self.calls += 1
+            if len(exchange.flights[0]) == 1:
+                ROUND_TRIP.observe(loop.time() - exchange.sent.popleft())
             settled = exchange.replied(reply)  # first: its callback may submit the next call
             self.pending_bytes -= settled
             if exchange.answered % BREATH == 0:
@@ -244,11 +250,13 @@ class Writer:
 class Exchange:
     """Pipelines sent over one connection: who gets which reply, and which calls must be sent again."""
 
-    __slots__ = ("_kept", "answered", "flights", "held", "noscript", "transient")
+    __slots__ = ("_kept", "answered", "flights", "held", "noscript", "sent", "transient")
 
     def __init__(self) -> None:
         self.flights: deque[deque[Item]] = deque()
         """Pipelines whose replies are not all there, oldest first, without the calls that have theirs."""
+        self.sent: deque[float] = deque()
+        """When each of `flights` left."""
         self.answered = 0
         self.held: set[str] = set()
         """Responses one of whose calls was not carried out: their later calls are sent again too, in order."""
@@ -292,7 +300,12 @@ class Exchange:
 def read(call: Call[T], reply: Any) -> T | RespoolError:
     """The result of a call, or its own exception."""
     if isinstance(reply, ResponseError):
-        return Refused.of(str(reply), call.rid) or as_store_error(reply)
+        refused = Refused.of(str(reply), call.rid)
+        if refused is None:
+            return as_store_error(reply)
+        if call.script is not None:
+            metrics.count("script_refusals_total", script=call.script.name, reason=refused.reason)
+        return refused
     try:
         result = call.parse(reply)
     except RespoolError as error:

@@ -40,6 +40,7 @@ class Batch:
     """
 
     cursor: int = 0
+    t: int = 0  # the server's time at its first entry, ms
     frames: list[bytes] = field(default_factory=list)
     size: int = 0
     status: str = ""
@@ -94,7 +95,7 @@ class Fold:
             step = machine.feed(entry)
             self.fed = n
             if n > cursor:
-                self._keep(step, n)
+                self._keep(step, n, entry.t)
             else:
                 self._compare(step.frames, n)
             if until is not None and not n % CLOCK_EVERY and perf_counter() >= until:
@@ -134,7 +135,7 @@ class Fold:
         self._batches.clear()
         self.pending_bytes = 0
 
-    def _keep(self, step: Step, n: int) -> None:
+    def _keep(self, step: Step, n: int, t: int) -> None:
         """What an entry brought goes with its predecessors', up to the bounds of a commit."""
         if step.notes:
             self.notes += step.notes
@@ -144,7 +145,7 @@ class Fold:
         size = sum(map(len, frames))
         batches = self._batches
         if not batches or not self._fits(batches[-1], len(frames), size):
-            batches.append(Batch())
+            batches.append(Batch(t=t))
         batch, machine = batches[-1], self._machine
         batch.cursor = n
         batch.frames += frames

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from streams import metrics
 from streams.scripts.hints import due_drop, due_enter
@@ -26,6 +27,9 @@ from workers.slices import Slices
 from workers.translate_end import committed_frames, ending
 
 log = logging.getLogger(__name__)
+
+LAG: Final = metrics.histogram("frame_lag_seconds")
+"""By the store's clock at both ends, so it is true wherever the entry was appended; that clock counts ms."""
 
 NO_LEASE = Lease(fence="", cursor=0, seq=-1, digest="", dup=False)
 """What a translation has before it was granted one: nothing is fed to its fold."""
@@ -75,6 +79,11 @@ class Translation:
         self._ending: asyncio.Task[None] | None = None  # set when a broken fold is ended
         self._status = ""  # as last committed
         self._frames = 0  # committed and not yet counted: once a beat, not a frame
+
+    @property
+    def held(self) -> bool:
+        """Whether the lease is this process's."""
+        return self._held and not self._over
 
     def begin(self) -> None:
         """Ask for the lease. What is handed over meanwhile is noticed: nothing falls between asking and reading."""
@@ -214,6 +223,7 @@ class Translation:
             return
         self._holding.heard()
         batch, store = self._fold.committed(), self._store
+        LAG.observe((reply.t - batch.t) / 1000)
         self._status = batch.status
         if batch.frames:
             self._frames += len(batch.frames)

@@ -33,6 +33,8 @@ LISTEN_S: Final = 0.5
 
 STOPPED_TEXT: Final = "The worker that ran this call was stopped."
 BROKEN_TEXT: Final = "The tool could not be run."
+TOOK: Final = metrics.histogram("tool_call_seconds")
+
 FULL_TEXT: Final = "The result is larger than what the response may still hold."
 
 
@@ -63,7 +65,7 @@ class Carried:
         self.rid = rid
         self._on_more = on_more
         self._stopped = asyncio.Event()  # set by `stop`
-        self._claimed: tools.Job | None = None  # from the claim on
+        self.held = False  # from the claim to the end: the call is ours
 
     def stop(self) -> None:
         """End now: what may run again is given back, the rest gets a failed result."""
@@ -97,6 +99,7 @@ class Carried:
 
     async def _carry(self, claimed: tools.Job) -> None:
         began = time.monotonic()
+        self.held = True
         if claimed.free:
             self._on_more(self.rid)
         job = Job.of(claimed.data)
@@ -106,6 +109,7 @@ class Carried:
         took = time.monotonic() - began
         ok = done.ok if isinstance(done, Outcome) else done.error is None
         metrics.count("tool_calls_total", tool=_label(job), ok=str(ok).lower())
+        TOOK.observe(took)
         log.info(
             "%s %s of %s: %s after %.0f ms",
             *(job.tool, job.key, self.rid, "ok" if ok else "failed", took * 1000),
