@@ -10,6 +10,7 @@ blocking create waits for the end anyway. A response that was refused so is dele
 
 import asyncio
 import functools
+import logging
 import re
 import secrets
 import time
@@ -44,6 +45,7 @@ from api.history import history
 from api.idempotency import Idempotency, idempotency
 from api.query import flag
 from api.references import resolved
+from api.request_id import RESPONSE_KEY, SCOPE_KEY, named
 from api.snapshot import current, response_of
 from api.stream import EventStream, Pace
 from api.turns import Turns
@@ -72,6 +74,8 @@ from translator.protocol.response import template
 from translator.protocol.upstream import Upstream
 from translator.request_entry import input_items, request_entry
 from translator.toolmap import ToolMap
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -141,6 +145,8 @@ class Create:
             metrics.count("responses_refused_total", status=str(public(error).status))
             raise
         metrics.count("responses_created_total", mode=mode(asked))
+        request.scope[RESPONSE_KEY] = begun.rid
+        log.info("%s began %s", request.scope[SCOPE_KEY], begun.rid, extra=named(request.scope))
         try:
             return await self._answer(request, asked, begun, ids=ids, asked_at=asked_at)
         except BaseException:

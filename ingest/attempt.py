@@ -138,7 +138,8 @@ class Attempt:
             await writer.do(heartbeat_round(keys, rid, fence=claim.fence, lease_ms=0))
             end = await writer.do(lost(keys, rid, token=secrets.token_hex(8)))
         except StoreError as error:
-            log.info("A round was left to the sweeper: %s", error.message)
+            about = {"response": rid, "round": claim.round, "attempt": claim.attempt}
+            log.info("A round of %s was left to the sweeper: %s", rid, error.message, extra=about)
             return
         entry = Entry(end.n, Kind.ROUND_END, end.t, LOST_DATA, claim.round, claim.attempt)
         self._store.handover.publish_input(rid, [entry])

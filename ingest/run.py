@@ -91,6 +91,7 @@ class Round:
         self._redaction = Redaction()  # of the upstream, once it is known
         self._ignored = 0  # bytes that came less twice those of the blocks that were appended
         self._timer: asyncio.TimerHandle | None = None
+        self._about: dict[str, object] = {}  # for the log: which round this is; set with the claim
 
     async def run(self) -> None:
         """Claim the round and see it through. Raises nothing but cancellation."""
@@ -99,10 +100,12 @@ class Round:
         except Refused as refusal:
             metrics.count("claims_refused_total", reason=refusal.reason)
         except StoreError as error:
-            log.warning("A round was not claimed: %s", error.message)
+            about = {"response": self.rid}
+            log.warning("A round of %s was not claimed: %s", self.rid, error.message, extra=about)
         else:
             self._store.handover.publish_input(self.rid, [claim.entry])
             metrics.count("rounds_started_total")
+            self._about = {"response": self.rid, "round": claim.round, "attempt": claim.attempt}
             await self._carry(job_of(claim), self._attempt(claim))
 
     def lose(self) -> None:
@@ -130,6 +133,7 @@ class Round:
         try:
             end = await self._streamed(job, attempt)
             metrics.count("rounds_ended_total", how=end["how"])
+            self._tell(end["how"])
             if end["how"] == "lost":
                 await attempt.lose()
                 return
@@ -144,6 +148,11 @@ class Round:
             self.held = False
             self._count()
 
+    def _tell(self, how: str) -> None:
+        ms = round((self._loop.time() - self._started_at) * 1000)
+        about = {**self._about, "how": how, "ms": ms}
+        log.info("A round of %s ended, %s, after %d ms", self.rid, how, ms, extra=about)
+
     async def _streamed(self, job: Job, attempt: Attempt) -> RoundEnd:
         try:
             async with asyncio.timeout(None) as self._streaming:
@@ -155,7 +164,7 @@ class Round:
         except LimitPassed as error:
             return misspoken("too_large", error.message)
         except Exception:
-            log.exception("A round failed by a fault of the gateway")
+            log.exception("A round failed by a fault of the gateway", extra=self._about)
             return failed("reset", "The gateway could not go on with the upstream's answer.")
         finally:
             self._streaming = None

@@ -55,7 +55,7 @@ NO_UPSTREAM = "no upstream: set RESPOOL_UPSTREAM_URL, or write [[upstreams]] int
 
 def run(settings: Settings, roles: frozenset[Role]) -> int:
     """Serve until a signal comes. Raises Unusable where it cannot even begin."""
-    logs.configure(settings.log_level, settings.secrets())
+    logs.configure(settings.log_level, settings.secrets(), form=settings.log_format, roles=roles)
     for name in unknown_variables():
         log.warning("%s is no setting; see docs/settings.md", name)
     upstreams = Upstreams(settings)

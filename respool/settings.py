@@ -190,6 +190,7 @@ class Settings(BaseSettings):
     log_level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)] = (
         "INFO"
     )
+    log_format: Literal["text", "json"] = "text"
 
     @classmethod
     def settings_customise_sources(

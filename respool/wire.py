@@ -99,7 +99,7 @@ class Wire(HttpToolsProtocol):
                 f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
                 f"content-length: {len(body)}\r\nx-request-id: {request_id}\r\nconnection: close\r\n\r\n"
             )
-            log.info("%s: not a request: %d", request_id, status)
+            log.info("%s: not a request: %d", request_id, status, extra={"request": request_id})
             self.transport.write(head.encode() + body)
         self.transport.close()
 

@@ -44,6 +44,14 @@ MISSING_LOOK_MS: Final = 5_000
 """How often such a one is looked at."""
 
 
+TOLD: Final = {
+    Action.DEADLINE: "its time is over",
+    Action.ABANDONED: "nobody reads it any more",
+    Action.LOST: "the lease on its round has run out",
+}
+"""What somebody who looks for the end of a response wants to read in the log."""
+
+
 class Sweeper:
     """One per process of the translate role."""
 
@@ -118,14 +126,17 @@ class Sweeper:
             next_at = verdict.next_at
             for action in verdict.actions:
                 metrics.count("sweep_actions_total", action=action)
+                if action in TOLD:
+                    log.info("%s: %s", rid, TOLD[action], extra={"response": rid})
                 sooner = await self._do(action, rid, state)
                 next_at = min(next_at, sooner or next_at)
             if next_at:
                 await self._store.due.move(rid, next_at)
         except Refused as refusal:
-            log.debug("%s moved on by itself: %s", rid, refusal.reason)
+            log.debug("%s moved on by itself: %s", rid, refusal.reason, extra={"response": rid})
         except StoreError as error:
-            log.warning("%s could not be looked at: %s", rid, error.message)
+            about = {"response": rid}
+            log.warning("%s could not be looked at: %s", rid, error.message, extra=about)
 
     async def _do(self, action: Action, rid: str, state: State) -> int:
         """Do one thing; a moment at which to look again where it brought one to light, else 0."""

@@ -112,6 +112,9 @@ class Translation:
             return
         how = "anew" if reply.cursor == 0 else "taken over"
         metrics.count("translations_acquired_total", how=how)
+        if reply.cursor:
+            about = {"response": self.rid}
+            log.info("%s is taken over, from entry %d on", self.rid, reply.cursor, extra=about)
         self._held = True
         self._fold = Fold(self.rid, reply)
         self._holding.keep(reply)
@@ -168,14 +171,16 @@ class Translation:
 
     def away(self, error: RespoolError) -> None:
         """The log cannot be read."""
-        log.warning("%s is left to another: %s", self.rid, error.message)
+        about = {"response": self.rid}
+        log.warning("%s is left to another: %s", self.rid, error.message, extra=about)
         self._close("store")
 
     def _report(self) -> None:
         """Count what was tolerated, and show it without content (upstream-quirks.md, rule 7)."""
         for note in self._fold.notes:
             metrics.count("translator_notes_total", kind=note.kind)
-            log.debug("%s: %s %r (%d)", self.rid, note.kind, note.name, note.size)
+            line = (self.rid, note.kind, note.name, note.size)
+            log.debug("%s: %s %r (%d)", *line, extra={"response": self.rid})
         self._fold.notes.clear()
 
     # ---- committing -----------------------------------------------------------------------------
@@ -263,16 +268,27 @@ class Translation:
             return
         self._broken = error.reason if isinstance(error, Refused) else type(error).__name__
         metrics.count("folds_failed_total", reason=self._broken)
-        trouble = None if isinstance(error, RespoolError) else error
-        log.error("%s cannot be continued: %s", self.rid, error, exc_info=trouble)
+        # The text of any other exception may quote what a model said: the formatter decides.
+        ours = isinstance(error, RespoolError)
+        log.error(
+            "%s cannot be continued: %s",
+            *(self.rid, error if ours else self._broken),
+            exc_info=None if ours else error,
+            extra={"response": self.rid},
+        )
 
     async def _end(self) -> None:
         """End a response whose fold is broken; if that fails too, its lease runs out."""
         try:
             await self._end_from_committed()
         except Exception as error:  # reported; another one tries
-            trouble = None if isinstance(error, RespoolError) else error
-            log.warning("%s could not be ended: %s", self.rid, error, exc_info=trouble)
+            ours = isinstance(error, RespoolError)
+            log.warning(
+                "%s could not be ended: %s",
+                *(self.rid, error if ours else type(error).__name__),
+                exc_info=None if ours else error,
+                extra={"response": self.rid},
+            )
             self._close("not ended")
 
     async def _end_from_committed(self) -> None:
@@ -308,6 +324,8 @@ class Translation:
 
     def _finish(self, status: str, *, stored: bool) -> None:
         metrics.count("responses_ended_total", status=status)
+        about = {"response": self.rid, "status": status}
+        log.info("%s ended: %s", self.rid, status, extra=about)
         keys, limits = self._store.keys, self._limits
         if stored and 0 < limits.seal_after_ms < limits.retention_ms:
             call = due_enter(keys, self.rid, at=None, after_ms=limits.seal_after_ms)

@@ -78,10 +78,12 @@ class Carried:
             if claimed is not None:
                 await self._carry(claimed)
         except Refused as refusal:
-            log.debug("%s moved on without its call: %s", self.rid, refusal.reason)
+            about = {"response": self.rid}
+            log.debug("%s moved on without its call: %s", self.rid, refusal.reason, extra=about)
         except StoreError as error:
             # Its claim runs out: the call is given to somebody else, or failed by the sweeper.
-            log.warning("A call of %s has no result: %s", self.rid, error.message)
+            about = {"response": self.rid}
+            log.warning("A call of %s has no result: %s", self.rid, error.message, extra=about)
 
     async def _claim(self) -> tools.Job | None:
         call = tools.claim_tool(
@@ -113,6 +115,7 @@ class Carried:
         log.info(
             "%s %s of %s: %s after %.0f ms",
             *(job.tool, job.key, self.rid, "ok" if ok else "failed", took * 1000),
+            extra={"response": self.rid, "tool": _label(job), "ms": round(took * 1000)},
         )
         await self._write(job, done, claimed.t, claimed.t + round(took * 1000))
 
@@ -158,7 +161,8 @@ class Carried:
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - a tool's bug is its call's failure; its text may hold anything
-            log.error("%s %s of %s broke: %s", job.tool, job.key, self.rid, type(error).__name__)  # noqa: TRY400
+            line = (job.tool, job.key, self.rid, type(error).__name__)
+            log.error("%s %s of %s broke: %s", *line, extra={"response": self.rid})  # noqa: TRY400
             return _failure(job, Failed.protocol(-32603, BROKEN_TEXT))
 
     async def _beaten(self, fence: str) -> str:
@@ -174,7 +178,8 @@ class Carried:
                 return refusal.reason
             except StoreError as error:
                 # The call may well end before the store is back; its result then goes the same way.
-                log.info("A heartbeat of %s was lost: %s", self.rid, error.message)
+                about = {"response": self.rid}
+                log.info("A heartbeat of %s was lost: %s", self.rid, error.message, extra=about)
                 continue
             if wanted.cancelled or wanted.done:
                 return "cancelled" if wanted.cancelled else "done"
