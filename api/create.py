@@ -57,6 +57,7 @@ from streams.scripts import responses
 from streams.scripts.call import Call
 from streams.scripts.refused import Reason, Refused
 from streams.scripts.responses import Created
+from streams.tracing import tracing
 from translator.outbound import check, upstream_body
 from translator.preparation import secrets_of
 from translator.protocol.entries import RequestEntry, RoundEnd
@@ -140,7 +141,7 @@ class Create:
             asked = await self._aside.run(functools.partial(parse, raw), large=large)
             repeated = idempotency(request, raw)
             del raw  # a large one need not be held while the response runs
-            begun = await self._begin(tenant, asked, repeated, large=large)
+            begun = await self._begin(tenant, asked, repeated, traced(request), large=large)
         except RespoolError as error:
             metrics.count("responses_refused_total", status=str(public(error).status))
             raise
@@ -154,7 +155,13 @@ class Create:
             raise
 
     async def _begin(
-        self, tenant: str, asked: CreateRequest, repeated: Idempotency | None, *, large: bool
+        self,
+        tenant: str,
+        asked: CreateRequest,
+        repeated: Idempotency | None,
+        trace: dict[str, str] | None,
+        *,
+        large: bool,
     ) -> Begun:
         """Everything up to the moment from which the response runs on by itself; or the response that a repeat joins."""
         upstream = self._upstreams.resolve(asked.model)
@@ -178,7 +185,8 @@ class Create:
 
         async def write(rid: str) -> Written:
             return await self._aside.run(
-                lambda: self._written(rid, tenant, asked, earlier, upstream), large=large
+                lambda: self._written(rid, tenant, asked, earlier, upstream, trace=trace),
+                large=large,
             )
 
         written = await write(rid)
@@ -232,6 +240,8 @@ class Create:
         asked: CreateRequest,
         earlier: list[dict[str, Any]],
         upstream: Upstream,
+        *,
+        trace: dict[str, str] | None,
     ) -> Written:
         """Check what is asked, and write it; takes long where it is large, and may be called in a thread."""
         refuse_twins(asked.input)
@@ -244,7 +254,9 @@ class Create:
             gateway_tools=self._settings.gateway_tools,
         )
         limits = self._settings.limits
-        entry = request_entry(rid, tenant, asked, earlier, upstream=upstream, limits=limits)
+        entry = request_entry(
+            rid, tenant, asked, earlier, upstream=upstream, limits=limits, trace=trace
+        )
         if len(entry) > self._room:
             raise too_large()
         body = None if checked.needed else first_round(rid, asked, earlier, checked.tools, upstream)
@@ -367,6 +379,14 @@ def first_round(
         reasoning_history=upstream.reasoning_history,
     )
     return dumps(body)
+
+
+def traced(request: Request) -> dict[str, str] | None:
+    """Where the new response stands in a trace, for its request entry; None where nobody takes spans."""
+    if not tracing.on:
+        return None
+    headers = request.headers
+    return tracing.begin(headers.get("traceparent"), headers.get("tracestate")).stored()
 
 
 def at_once(asked: CreateRequest) -> bool:

@@ -23,6 +23,7 @@ from streams.scripts.call import Call
 from streams.scripts.refused import Refused
 from streams.scripts.rounds import Claim, claim_round
 from streams.store import Store
+from streams.tracing import Span, Trace, tracing
 from translator.protocol.entries import Kind, RoundEnd
 from translator.protocol.errors import LimitPassed, StoreError
 from translator.protocol.sse import MAX_BLOCK_BYTES, Blocks, is_end
@@ -91,7 +92,9 @@ class Round:
         self._redaction = Redaction()  # of the upstream, once it is known
         self._ignored = 0  # bytes that came less twice those of the blocks that were appended
         self._timer: asyncio.TimerHandle | None = None
-        self._about: dict[str, object] = {}  # for the log: which round this is; set with the claim
+        self._about: dict[str, str | int] = {}  # which round this is; set with the claim
+        self._claimed_at = self._began = 0.0  # when, by our clock and (in ms) by the store's
+        self._trace: Trace | None = None  # this round's place in a trace; set with the claim
 
     async def run(self) -> None:
         """Claim the round and see it through. Raises nothing but cancellation."""
@@ -105,6 +108,7 @@ class Round:
         else:
             self._store.handover.publish_input(self.rid, [claim.entry])
             metrics.count("rounds_started_total")
+            self._claimed_at, self._began = self._loop.time(), claim.entry.t
             self._about = {"response": self.rid, "round": claim.round, "attempt": claim.attempt}
             await self._carry(job_of(claim), self._attempt(claim))
 
@@ -129,6 +133,10 @@ class Round:
     async def _carry(self, job: Job, attempt: Attempt) -> None:
         """Stream, then say in the log how the round ended."""
         self.held = True
+        if (
+            job.trace is not None
+        ):  # where nobody takes spans, the upstream's are below the response's
+            self._trace = job.trace.child() if tracing.on else job.trace
         self._watch(attempt)
         try:
             end = await self._streamed(job, attempt)
@@ -152,6 +160,11 @@ class Round:
         ms = round((self._loop.time() - self._started_at) * 1000)
         about = {**self._about, "how": how, "ms": ms}
         log.info("A round of %s ended, %s, after %d ms", self.rid, how, ms, extra=about)
+        if self._trace is not None and tracing.on:
+            ended = self._began + (self._loop.time() - self._claimed_at) * 1000
+            said = {f"respool.{name}": value for name, value in {**self._about, "how": how}.items()}
+            failed = how not in ("ok", "eof")
+            tracing.emit(Span("round", "client", self._trace, self._began, ended, failed, said))
 
     async def _streamed(self, job: Job, attempt: Attempt) -> RoundEnd:
         try:
@@ -177,7 +190,8 @@ class Round:
             return failed("refused", "The upstream of this response is no longer there.")
         self._redaction = Redaction.of(upstream)
         self._started_at = self._heard_at = self._loop.time()
-        async with self._client.open(upstream, job.api, job.body) as answer:
+        trace = self._trace.headers if self._trace else None
+        async with self._client.open(upstream, job.api, job.body, trace) as answer:
             attempt.add([(Kind.OPENED, OPENED)])
             blocks, silent = Blocks(), True
             while chunk := await answer.read():

@@ -18,7 +18,15 @@ from translator.protocol.errors import RespoolError
 
 # Shorter ones would blank out half of every line; a key of fewer letters protects nothing anyway.
 SHORTEST_SECRET = 6
-QUIET = ("asyncio", "aiohttp", "uvicorn.access", "uvicorn.error", "urllib3", "httpx")
+QUIET = (
+    "asyncio",
+    "aiohttp",
+    "uvicorn.access",
+    "uvicorn.error",
+    "urllib3",
+    "httpx",
+    "opentelemetry",
+)
 SILENT = ("mcp", "httpx2", "httpcore2")
 """Their records quote URLs and what servers said, in which secrets stand; what failed is told in records of ours."""
 

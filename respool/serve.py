@@ -24,13 +24,13 @@ from starlette.types import ASGIApp
 from api.app import application
 from api.context import ApiSettings, Context
 from api.health import Health
-from respool import __version__, process
+from respool import __version__, otel, process
 from respool import log as logs
 from respool.backing import store_of
 from respool.crew import Crew, tool_settings
 from respool.http import Http, address, bind, health_only
 from respool.roles import Role
-from respool.settings import Settings, unknown_variables
+from respool.settings import Settings, headers_of, unknown_variables
 from respool.unusable import Unusable
 from respool.upstreams import Upstreams
 from streams.store import Store
@@ -63,6 +63,7 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
         raise Unusable(NO_UPSTREAM)
     warm(roles, upstreams)
     process.show(roles)
+    exporting = traced(settings, roles)
     gc.freeze()  # what is imported stays; nobody needs to look at it again
     gc.set_threshold(YOUNG_OBJECTS)
     try:
@@ -70,6 +71,17 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
             return runner.run(Serving(settings, roles, upstreams).run())
     except (BaseExceptionGroup, StoreError) as error:
         raise cause(error, settings) from error
+    finally:
+        if exporting is not None:
+            exporting.close()
+
+
+def traced(settings: Settings, roles: frozenset[Role]) -> otel.Exporting | None:
+    """Send spans to a collector, where one is set."""
+    if settings.otlp_endpoint is None:
+        return None
+    headers = headers_of(settings.otlp_headers) if settings.otlp_headers else {}
+    return otel.start(settings.otlp_endpoint, headers, ratio=settings.trace_ratio, roles=roles)
 
 
 def warm(roles: frozenset[Role], upstreams: Upstreams) -> None:

@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Final
 
 from streams.scripts.outputs import Lease
+from streams.tracing import Trace
 from translator.machine import Machine
 from translator.protocol.entries import Entry
 from translator.protocol.errors import StoreError
@@ -63,6 +64,7 @@ class Fold:
         self._refolded = 0  # frames that the refold has made again
         self._batches: deque[Batch] = deque()  # made, not yet taken; only the last may be open
         self._taken: Batch | None = None  # set by `take`, cleared by `committed`
+        self.began = 0  # the server's time at the first entry, ms
         self.fed = 0  # number of the last entry that was fed
         self.cursor = lease.cursor  # as committed
         self.seq = lease.seq  # as committed
@@ -73,6 +75,12 @@ class Fold:
     def response_is_stored(self) -> bool:
         """Whether the finished response is kept (`store`)."""
         return bool((self._machine.response or {}).get("store", True))
+
+    @property
+    def trace(self) -> Trace | None:
+        """Where the response stands in a trace, as its request entry says."""
+        request = self._machine.request
+        return Trace.of(request.get("trace")) if request else None
 
     @property
     def flying(self) -> bool:
@@ -92,6 +100,8 @@ class Fold:
                 continue
             if n != self.fed + 1:
                 raise Diverged(f"the input log lacks entry {self.fed + 1}")
+            if n == 1:
+                self.began = entry.t
             step = machine.feed(entry)
             self.fed = n
             if n > cursor:

@@ -18,6 +18,7 @@ from streams.scripts.outputs import Alive, CommitResult, Lease, commit
 from streams.scripts.refused import Reason, Refused
 from streams.scripts.tools import NO_WAIT_BOUND
 from streams.store import Store
+from streams.tracing import Span, tracing
 from translator.protocol.entries import Entry
 from translator.protocol.errors import LimitPassed, RespoolError
 from workers.fold import Batch, Diverged, Fold
@@ -71,6 +72,7 @@ class Translation:
         self._following = Following(store, rid, slices, self)
         self._fold = Fold(rid, NO_LEASE)  # replaced when the lease is granted
         self._held = False  # the lease was granted
+        self._taken_over = False  # somebody else had begun
         self._over = False  # set once, by `_close`
         self._sure = (
             0  # entries folded before the last beat was sent: the next one must know of them
@@ -112,7 +114,8 @@ class Translation:
             return
         how = "anew" if reply.cursor == 0 else "taken over"
         metrics.count("translations_acquired_total", how=how)
-        if reply.cursor:
+        self._taken_over = reply.cursor > 0
+        if self._taken_over:
             about = {"response": self.rid}
             log.info("%s is taken over, from entry %d on", self.rid, reply.cursor, extra=about)
         self._held = True
@@ -234,7 +237,7 @@ class Translation:
             self._frames += len(batch.frames)
             store.handover.publish_output(self.rid, batch.first_seq, batch.frames, batch.terminal)
         if batch.terminal:
-            self._finish(batch.status, stored=self._fold.response_is_stored)
+            self._finish(batch.status, reply.t, stored=self._fold.response_is_stored)
             return
         if reply.entry is not None:
             store.handover.publish_input(self.rid, [reply.entry])
@@ -315,17 +318,19 @@ class Translation:
             status="failed",
             terminal=True,
         )
-        await store.writer.do(call)
+        reply = await store.writer.do(call)
         store.handover.publish_output(rid, last.first_seq, last.frames, True)
-        self._finish("failed", stored=state.store)
+        self._finish("failed", reply.t, stored=state.store)
 
     def _retain_ms(self, *, stored: bool) -> int:
         return self._limits.retention_ms if stored else self._limits.grace_ms
 
-    def _finish(self, status: str, *, stored: bool) -> None:
+    def _finish(self, status: str, t: int, *, stored: bool) -> None:
         metrics.count("responses_ended_total", status=status)
         about = {"response": self.rid, "status": status}
         log.info("%s ended: %s", self.rid, status, extra=about)
+        if tracing.on:
+            self._trace(status, t)
         keys, limits = self._store.keys, self._limits
         if stored and 0 < limits.seal_after_ms < limits.retention_ms:
             call = due_enter(keys, self.rid, at=None, after_ms=limits.seal_after_ms)
@@ -333,6 +338,19 @@ class Translation:
             call = due_drop(keys, self.rid)
         self._store.writer.submit(call, _ignore)
         self._close("")
+
+    def _trace(self, status: str, t: int) -> None:
+        """The whole response as a span: from its request's time to that of its terminal frame."""
+        trace = self._fold.trace
+        if trace is not None:
+            about: dict[str, str | int] = {
+                "respool.response": self.rid,
+                "respool.status": status,
+                "respool.takeover": str(self._taken_over).lower(),
+            }
+            failed = status == "failed"
+            began = self._fold.began
+            tracing.emit(Span("response", "server", trace, began, t, failed, about))
 
     def _close(self, reason: str) -> None:
         if self._over:

@@ -17,6 +17,7 @@ from streams import metrics
 from streams.scripts import tools
 from streams.scripts.refused import Reason, Refused
 from streams.store import Store
+from streams.tracing import Span, Trace, tracing
 from translator.protocol.entries import Kind
 from translator.protocol.errors import StoreError
 from workers.tools.job import Failed, Job, Listing, Outcome, list_data, result_data
@@ -117,6 +118,13 @@ class Carried:
             *(job.tool, job.key, self.rid, "ok" if ok else "failed", took * 1000),
             extra={"response": self.rid, "tool": _label(job), "ms": round(took * 1000)},
         )
+        if tracing.on and (trace := Trace.of(job.trace)) is not None:
+            about: dict[str, str | int] = {
+                "respool.response": self.rid,
+                "respool.tool": _label(job),
+            }
+            ended = claimed.t + took * 1000
+            tracing.emit(Span("tool", "client", trace.child(), claimed.t, ended, not ok, about))
         await self._write(job, done, claimed.t, claimed.t + round(took * 1000))
 
     async def _supervised(self, job: Job, claimed: tools.Job) -> Outcome | Listing | None:
