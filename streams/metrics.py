@@ -130,7 +130,7 @@ LABELS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "translations_dropped_total": {"reason": ()},
     "acquires_refused_total": {"reason": ()},
     "responses_ended_total": {"status": ("completed", "failed", "incomplete", "cancelled")},
-    "folds_failed_total": {"reason": ("Diverged",)},
+    "folds_failed_total": {"reason": ("Diverged", "EntriesLost")},
     "translator_notes_total": {"kind": ()},
     "tool_calls_total": {"tool": ("web_search", "mcp", "other"), "ok": ("true", "false")},
     "tool_calls_dropped_total": {"reason": ()},

@@ -30,7 +30,11 @@ CLOCK_EVERY: Final = 16
 
 
 class Diverged(StoreError):
-    """What is committed is not what the input log gives: other code, or a log with a hole."""
+    """What is committed is not what the input log gives: other code."""
+
+
+class EntriesLost(Diverged):
+    """The input log does not hold all that was folded or committed: the store took it back."""
 
 
 @dataclass(slots=True)
@@ -99,7 +103,7 @@ class Fold:
             if n <= self.fed:
                 continue
             if n != self.fed + 1:
-                raise Diverged(f"the input log lacks entry {self.fed + 1}")
+                raise EntriesLost(f"the input log lacks entry {self.fed + 1}")
             if n == 1:
                 self.began = entry.t
             step = machine.feed(entry)
@@ -115,7 +119,7 @@ class Fold:
     def check_end(self) -> None:
         """Called where the log ends: one shorter than what was committed has lost entries."""
         if self.fed < self._lease.cursor:
-            raise Diverged(f"the input log ends before entry {self._lease.cursor}, once folded")
+            raise EntriesLost(f"the input log ends before entry {self._lease.cursor}, once folded")
 
     def take(self) -> Batch | None:
         """The next batch, or None while one is under way or there is nothing to commit."""

@@ -21,7 +21,7 @@ from streams.store import Store
 from streams.tracing import Span, tracing
 from translator.protocol.entries import Entry
 from translator.protocol.errors import LimitPassed, RespoolError
-from workers.fold import Batch, Diverged, Fold
+from workers.fold import Batch, EntriesLost, Fold
 from workers.follow import Following
 from workers.lease import Holding
 from workers.slices import Slices
@@ -129,7 +129,7 @@ class Translation:
             self._refused(reply)
             return
         if self._taken_back(reply):
-            self._stuck(Diverged(f"the log has lost what followed entry {reply.last}"))
+            self._stuck(EntriesLost(f"the log has lost what followed entry {reply.last}"))
             return
         self._sure = self._fold.fed
         if reply.last > self._fold.fed:
