@@ -7,6 +7,7 @@ little from one machine to another; the times of the last lines do.
 
 import asyncio
 import json
+import os
 import re
 import sys
 import tempfile
@@ -59,6 +60,12 @@ async def size_of(client: "Redis", pattern: str) -> tuple[int, int]:
     return len(keys), sum(size or 0 for size in sizes)
 
 
+def processor_s(pid: int) -> float:
+    """Processor time of a process so far (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 async def processes(
     row: Row, stack: AsyncExitStack, folder: Path, client: "Redis"
 ) -> list[Replica]:
@@ -77,6 +84,7 @@ async def processes(
 async def loaded(row: Row, client: "Redis", replicas: list[Replica], load: Load, name: str) -> None:
     """A load, what it adds to each process, and what its frames take in the store."""
     idle = [memory_mb(one.pid) for one in replicas]
+    spent = [processor_s(one.pid) for one in replicas]
     _, before = await size_of(client, "respool:{*")
     running = asyncio.create_task(run(f"{replicas[0].url}/v1", load))
     await asyncio.sleep(load.shortest_s * 0.8)
@@ -88,6 +96,10 @@ async def loaded(row: Row, client: "Redis", replicas: list[Replica], load: Load,
     figures = await running
     if figures.lost or figures.errors:
         raise SystemExit(f"frames were lost: {figures.errors[:1]}")
+    for role, one, then in zip(Role, replicas, spent, strict=True):
+        if role != Role.TOOLS:
+            cost = (processor_s(one.pid) - then) * 1e6 / (load.streams * load.frames)
+            row(f"{role}, {name}", f"{cost:.0f} µs of a processor a frame")
     _, after = await size_of(client, "respool:{*")
     each = (after - before) / load.streams
     row(

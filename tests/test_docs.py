@@ -69,7 +69,7 @@ OF_THE_TESTS = {"RESPOOL_TEST_REDIS_URL", "RESPOOL_CODEX"}
 
 def test_settings_named_anywhere_exist():
     real = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
-    for path in [*DOCS, ROOT / "compose.yaml", ROOT / "Dockerfile"]:
+    for path in [*DOCS, ROOT / "compose.yaml", ROOT / "Dockerfile", *ROOT.glob("deploy/**/*.*")]:
         named = set(re.findall(rf"\b{PREFIX}[A-Z_]+\b", path.read_text()))
         assert named - real - OF_THE_TESTS == set(), path.name
 
