@@ -30,8 +30,11 @@ async def test_a_stream_is_seen_in_the_figures_and_its_tenant_and_id_are_not(tmp
         _, before = await figures(served)
         status, _ = await post(served.url)  # without a key
         assert status == 401
-        async with streaming(served.url, headers=key, model="demo-fast") as answer:
-            seen = [frame async for frame in frames(answer)]
+        async with streaming(served.url, headers=key) as answer:
+            incoming = frames(answer)
+            seen = [await anext(incoming) for _ in range(8)]
+            _, running = await figures(served)
+            seen += [frame async for frame in incoming]
         text, after = await figures(served)
     assert seen[-1] == b"data: [DONE]\n\n"
 
@@ -52,7 +55,12 @@ async def test_a_stream_is_seen_in_the_figures_and_its_tenant_and_id_are_not(tmp
     for often in ("append_lag_seconds", "frame_lag_seconds", "store_round_trip_seconds"):
         assert rose(f"{often}_count") > 1
         assert 0 <= rose(f"{often}_sum") < 5
-    assert after["respool_readers",] == 0
+    assert (running["respool_readers",], after["respool_readers",]) == (1, 0)
+    assert [running["respool_leases_held", of] for of in ("translate", "round", "tool")] == [
+        1,
+        1,
+        0,
+    ]
     assert [after["respool_leases_held", of] for of in ("translate", "round", "tool")] == [0, 0, 0]
     assert after["respool_work_waiting", "rounds"] == after["respool_due_overdue",] == 0
     assert after["respool_build_info", __version__, "api,ingest,tools,translate"] == 1
