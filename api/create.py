@@ -10,8 +10,10 @@ blocking create waits for the end anyway. A response that was refused so is dele
 
 import asyncio
 import functools
+import logging
 import re
 import secrets
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -45,6 +47,7 @@ from api.idempotency import Idempotency, idempotency
 from api.places import Places, full
 from api.query import flag
 from api.references import resolved
+from api.request_id import RESPONSE_KEY, SCOPE_KEY, named
 from api.snapshot import current, response_of
 from api.stream import EventStream, Pace
 from api.turns import Turns
@@ -57,6 +60,7 @@ from streams.scripts.call import Call
 from streams.scripts.hints import Place
 from streams.scripts.refused import Reason, Refused
 from streams.scripts.responses import Created
+from streams.tracing import tracing
 from translator.outbound import check, upstream_body
 from translator.preparation import secrets_of
 from translator.protocol.entries import RequestEntry, RoundEnd
@@ -74,6 +78,8 @@ from translator.protocol.response import template
 from translator.protocol.upstream import Upstream
 from translator.request_entry import input_items, request_entry
 from translator.toolmap import ToolMap
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -128,6 +134,7 @@ class Create:
 
     async def create(self, request: Request) -> Response:
         """Check, begin, and answer in the way that was asked for."""
+        asked_at = time.monotonic()
         try:
             tenant = self._auth.tenant(request)
             ids = flag(request.query_params, "sse_ids") or self._settings.sse_ids
@@ -138,19 +145,27 @@ class Create:
             asked = await self._aside.run(functools.partial(read, raw), large=large)
             repeated = idempotency(request, raw)
             del raw  # a large one need not be held while the response runs
-            begun = await self._begin(tenant, asked, repeated, large=large)
+            begun = await self._begin(tenant, asked, repeated, traced(request), large=large)
         except RespoolError as error:
             metrics.count("responses_refused_total", status=str(public(error).status))
             raise
         metrics.count("responses_created_total", mode=mode(asked))
+        request.scope[RESPONSE_KEY] = begun.rid
+        log.info("%s began %s", request.scope[SCOPE_KEY], begun.rid, extra=named(request.scope))
         try:
-            return await self._answer(request, asked, begun, ids=ids)
+            return await self._answer(request, asked, begun, ids=ids, asked_at=asked_at)
         except BaseException:
             begun.reader.close()
             raise
 
     async def _begin(
-        self, tenant: str, asked: CreateRequest, repeated: Idempotency | None, *, large: bool
+        self,
+        tenant: str,
+        asked: CreateRequest,
+        repeated: Idempotency | None,
+        trace: dict[str, str] | None,
+        *,
+        large: bool,
     ) -> Begun:
         """Everything up to the moment from which the response runs on by itself; or the response that a repeat joins."""
         upstream = self._upstreams.resolve(asked.model)
@@ -174,7 +189,8 @@ class Create:
 
         async def write(rid: str) -> Written:
             return await self._aside.run(
-                lambda: self._written(rid, tenant, asked, earlier, upstream), large=large
+                lambda: self._written(rid, tenant, asked, earlier, upstream, trace=trace),
+                large=large,
             )
 
         written = await write(rid)
@@ -230,6 +246,8 @@ class Create:
         asked: CreateRequest,
         earlier: list[dict[str, Any]],
         upstream: Upstream,
+        *,
+        trace: dict[str, str] | None,
     ) -> Written:
         """Check what is asked, and write it; takes long where it is large, and may be called in a thread."""
         refuse_twins(asked.input)
@@ -242,7 +260,9 @@ class Create:
             gateway_tools=self._settings.gateway_tools,
         )
         limits = self._settings.limits
-        entry = request_entry(rid, tenant, asked, earlier, upstream=upstream, limits=limits)
+        entry = request_entry(
+            rid, tenant, asked, earlier, upstream=upstream, limits=limits, trace=trace
+        )
         if len(entry) > self._room:
             raise too_large()
         body = None if checked.needed else first_round(rid, asked, earlier, checked.tools, upstream)
@@ -305,7 +325,7 @@ class Create:
         return created.created
 
     async def _answer(
-        self, request: Request, asked: CreateRequest, begun: Begun, *, ids: bool
+        self, request: Request, asked: CreateRequest, begun: Begun, *, ids: bool, asked_at: float
     ) -> Response:
         """Background: at once. Else when the upstream has spoken (stream) or the response has ended (blocking)."""
         if begun.shown is not None:
@@ -327,7 +347,14 @@ class Create:
             if isinstance(outcome, Refusal):
                 await remove(self._store, begun.rid)
                 raise upstream_refusal(outcome.end)
-        return EventStream(begun.reader, after=-1, pace=self._pace, ids=ids, lease=begun.lease)
+        return EventStream(
+            begun.reader,
+            after=-1,
+            pace=self._pace,
+            ids=ids,
+            lease=begun.lease,
+            asked_at=asked_at,
+        )
 
     async def _attended(
         self,
@@ -380,6 +407,14 @@ def first_round(
         reasoning_history=upstream.reasoning_history,
     )
     return dumps(body)
+
+
+def traced(request: Request) -> dict[str, str] | None:
+    """Where the new response stands in a trace, for its request entry; None where nobody takes spans."""
+    if not tracing.on:
+        return None
+    headers = request.headers
+    return tracing.begin(headers.get("traceparent"), headers.get("tracestate")).stored()
 
 
 def at_once(asked: CreateRequest) -> bool:

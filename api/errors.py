@@ -170,5 +170,11 @@ def unexpected(error: BaseException, request_id: str) -> RespoolError:
     The frames of the traceback are logged, the exception's own text is not: it may quote a body, a header or a key.
     """
     where = "".join(traceback.format_tb(error.__traceback__))
-    log.error("%s: unexpected %s\n%s", request_id, type(error).__name__, where)
+    log.error(
+        "%s: unexpected %s\n%s",
+        request_id,
+        type(error).__name__,
+        where,
+        extra={"request": request_id},
+    )
     return RespoolError(UNEXPECTED)

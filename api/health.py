@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from api.errors import Json
-from streams import metrics
+from streams import figures, metrics
+from streams.depths import Depths
 from streams.store import Store
 from translator.protocol.errors import StoreError
 
@@ -26,6 +27,8 @@ class Health:
     def __init__(self, store: Store, ready: Callable[[], list[str]]) -> None:
         self._store = store
         self._ready = ready
+        self._depths = Depths(store)
+        figures.show(store)
 
     async def healthz(self, _request: Request) -> Response:
         """The process answers."""
@@ -46,7 +49,8 @@ class Health:
         return Json({"status": "ready"})
 
     async def metrics(self, _request: Request) -> Response:
-        """What this process counted, as Prometheus text."""
+        """What this process counted, and how much work waits in the store, as Prometheus text."""
+        await self._depths.look()
         return PlainTextResponse(
             metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8"
         )

@@ -7,22 +7,39 @@ and the 500 of an unexpected error included). The SDKs show it as `_request_id`,
 
 import asyncio
 import logging
+import re
 import secrets
 import time
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.errors import answer, refusal, unexpected
+from api.errors import answer, public, refusal, unexpected
 from streams import metrics
-from translator.protocol.errors import Overloaded
+from translator.protocol.errors import (
+    AuthenticationError,
+    LimitPassed,
+    NotFound,
+    Overloaded,
+    RequestError,
+    RespoolError,
+    StoreError,
+    TooLarge,
+    UpstreamError,
+)
 
 log = logging.getLogger(__name__)
 
 SCOPE_KEY: Final = "respool.request_id"
 """Where a request's scope holds its id, for log lines of the layers below."""
+
+RESPONSE_KEY: Final = "respool.response_id"
+"""Where a create leaves the id of its response, for the log."""
+
+RESPONSE_ID: Final = re.compile(r"resp_[0-9a-f]{32}")
+"""An id of ours: what a client writes in its place is its path's affair."""
 
 LOGGED_PATH_CHARS: Final = 200
 """An id and a route fit; a longer path is somebody's experiment and must not fill the log."""
@@ -34,6 +51,18 @@ STOPPING: Final = Overloaded(
 
 PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 """Routes that machines ask every few seconds: while all is well they would fill the log."""
+
+KINDS: Final[tuple[tuple[type[RespoolError], str], ...]] = (
+    (AuthenticationError, "key"),
+    (NotFound, "not_found"),
+    (TooLarge, "too_large"),
+    (LimitPassed, "too_large"),
+    (RequestError, "request"),
+    (Overloaded, "overloaded"),
+    (UpstreamError, "upstream"),
+    (StoreError, "store"),
+)
+"""Subclasses before their own."""
 
 CLIENT_LEFT: Final = 499
 """In the log and the counters only: the client left before there was an answer (nginx's number)."""
@@ -69,13 +98,14 @@ class RequestId:
         except asyncio.CancelledError:
             # The process ends and the server waits no longer. Streams are cut, which tells their clients to resume;
             # who has seen nothing yet is told what happened. This task has nothing else left to do.
-            log.warning("%s: cut, the process is stopping", request_id)
+            log.warning("%s: cut, the process is stopping", request_id, extra=named(scope))
             if not answered:
                 await answer(STOPPING)(scope, receive, stamped)
         except Exception as error:  # noqa: BLE001 - every request gets an answer
             told = None if answered else refusal(error, scope)
             if told is None:
                 told = unexpected(error, request_id)
+            metrics.count("requests_refused_total", kind=kind_of(public(told)))
             # Once the headers are out nothing can be said any more: the server cuts the connection, and the client
             # knows that it has not seen the end.
             if not answered:
@@ -89,8 +119,26 @@ class RequestId:
                 else logging.INFO
             )
             line = (request_id, scope["method"], loggable(scope), status, took_ms)
-            log.log(level, "%s %s %s %d %.0f ms", *line)
+            log.log(level, "%s %s %s %d %.0f ms", *line, extra=about(scope, status, took_ms))
             metrics.count("requests_total", route=route, status=str(status))
+
+
+def kind_of(told: RespoolError) -> str:
+    """Whose fault a refusal is, as a label."""
+    return next((kind for cls, kind in KINDS if isinstance(told, cls)), "other")
+
+
+def named(scope: Scope) -> dict[str, Any]:
+    """Which request, and which response, as fields of a log line."""
+    found = scope.get(RESPONSE_KEY) or scope.get("path_params", {}).get("response_id", "")
+    known = {"response": found} if RESPONSE_ID.fullmatch(found) else {}
+    return {"request": scope[SCOPE_KEY], **known}
+
+
+def about(scope: Scope, status: int, took_ms: float) -> dict[str, Any]:
+    """A request's line as fields."""
+    answered = {"status": status, "ms": round(took_ms)}
+    return {**named(scope), "method": scope["method"], "path": loggable(scope), **answered}
 
 
 def route_of(scope: Scope) -> str:

@@ -20,6 +20,7 @@ from api.attendance import attend, leaving
 from api.errors import under_way, unexpected
 from api.request_id import SCOPE_KEY
 from api.unstored import ReaderLease
+from streams import metrics
 from streams.hub import Reader
 from streams.scripts.outputs import Frame
 from translator.protocol.errors import RespoolError
@@ -30,6 +31,8 @@ HEADERS: Final = [
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
+
+FIRST: Final = metrics.histogram("first_frame_seconds")
 
 RETRY_MS: Final = 1000
 """What a browser is told to wait before it reconnects; sent inside the first frame (contract.md section 10)."""
@@ -64,8 +67,12 @@ class EventStream(Response):
         pace: Pace,
         ids: bool = False,
         lease: ReaderLease | None = None,
+        asked_at: float | None = None,
     ) -> None:
-        """`after` is the reader's cursor; `lease` only for an unstored response."""
+        """`after` is the reader's cursor; `lease` only for an unstored response.
+
+        `asked_at` is when (on the monotonic clock) the request came whose first frame is timed.
+        """
         self.status_code = 200
         self.background = None
         self._reader = reader
@@ -73,6 +80,7 @@ class EventStream(Response):
         self._ids = ids
         self._retry: int | None = RETRY_MS  # None once the first frame is out
         self._lease = lease
+        self._asked_at = asked_at
         self._seq = after  # the last sequence number that went out
         self._sent_at = self._event_at = time.monotonic()  # when anything, when an event went out
         self._writing_since: float | None = None  # set while a write waits for the client
@@ -92,6 +100,9 @@ class EventStream(Response):
         try:
             async for batch in self._reader:
                 body = b"".join(self._numbered(batch) if self._ids else [f.data for f in batch])
+                if self._asked_at is not None:
+                    FIRST.observe(time.monotonic() - self._asked_at)
+                    self._asked_at = None
                 last = batch[-1]
                 batch.clear()  # only the text waits for a client that does not read
                 if last.terminal:

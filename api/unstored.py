@@ -44,7 +44,12 @@ class ReaderLease:
                 # It is gone, which the reader itself will see and say.
                 await anyio.sleep_forever()
             except StoreError as error:
-                log.warning("the reader's lease of %s was not renewed: %s", self._rid, error)
+                log.warning(
+                    "the reader's lease of %s was not renewed: %s",
+                    self._rid,
+                    error,
+                    extra={"response": self._rid},
+                )
             await anyio.sleep(RENEW_S)
 
     async def abandon(self) -> None:

@@ -47,6 +47,10 @@ PENDING_BYTES: Final = 2 * 1024 * 1024
 upstream feels it."""
 
 
+LAG: Final = metrics.histogram("append_lag_seconds")
+"""By this process's clock, once an append: of the oldest frame in it, which waited longest."""
+
+
 class Stop(StrEnum):
     """Why an attempt is over before its upstream is."""
 
@@ -96,6 +100,7 @@ class Attempt:
         self._flying: list[tuple[str, bytes]] = []  # given to the writer, not yet acknowledged
         self._flying_bytes = 0
         self._seer: Seer | None = None  # who was asked what those lead to
+        self._came_at = self._flown_at = 0.0  # the oldest that is pending, that is in flight
         self._beating = False  # a heartbeat is in flight
         self._last = 0  # number of the last acknowledged entry of this attempt
         self._ended = False  # set with the entry that ends the round: nothing follows it
@@ -110,6 +115,8 @@ class Attempt:
         """Append these, as soon as what is in flight has returned."""
         if self._ended or (self.stopped and self.stopped not in MAY_END):
             return
+        if not self._pending:
+            self._came_at = self._loop.time()
         self._pending.extend(entries)
         for _, data in entries:
             self._pending_bytes += len(data)
@@ -140,7 +147,8 @@ class Attempt:
             await writer.do(heartbeat_round(keys, rid, fence=claim.fence, lease_ms=0))
             end = await writer.do(lost(keys, rid, token=secrets.token_hex(8)))
         except StoreError as error:
-            log.info("A round was left to the sweeper: %s", error.message)
+            about = {"response": rid, "round": claim.round, "attempt": claim.attempt}
+            log.info("A round of %s was left to the sweeper: %s", rid, error.message, extra=about)
             return
         entry = Entry(end.n, Kind.ROUND_END, end.t, LOST_DATA, claim.round, claim.attempt)
         self._store.handover.publish_input(rid, [entry])
@@ -183,6 +191,7 @@ class Attempt:
         self._seer = self._store.handover.seer(self._rid)
         if self._seer is not None:
             outcome = self._seer.foresee(flying)
+        self._flown_at = self._came_at
         call = append(
             self._store.keys,
             self._rid,
@@ -204,6 +213,7 @@ class Attempt:
             self._refused(reply)
             return
         self.heard_at = self._loop.time()
+        LAG.observe(self.heard_at - self._flown_at)
         self._last += len(flown)
         if not known:  # nobody else waits for frames
             self._store.handover.publish_input(self._rid, reply.entries(self._claim, flown))

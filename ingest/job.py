@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import orjson
 
 from streams.scripts.rounds import Claim
+from streams.tracing import Trace
 from translator.protocol.entries import RequestEntry
 
 
@@ -18,10 +19,12 @@ class Job:
     upstream_id: str
     api: str
     body: bytes
+    trace: Trace | None
+    """Where the response stands in a trace."""
 
 
 def job_of(claim: Claim) -> Job:
     """The job that a claim is about."""
     request: RequestEntry = orjson.loads(claim.request)
     upstream = request["upstream"]
-    return Job(upstream["id"], upstream["api"], claim.body)
+    return Job(upstream["id"], upstream["api"], claim.body, Trace.of(request.get("trace")))

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from ingest.run import Resolve, Round, RoundLimits
 from ingest.upstream import UpstreamClient
-from streams import figures, metrics
+from streams import metrics
 from streams.jobs import Jobs
 from streams.store import Store
 
@@ -48,8 +48,8 @@ class Ingest:
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._client)
         self._store.work.register("rounds", self.take)
-        figures.show(self._store)
         metrics.gauge("rounds_open", lambda: len(self._rounds))
+        metrics.gauge("leases_held", lambda: sum(one.held for one in self._rounds), work="round")
         return self
 
     async def __aexit__(

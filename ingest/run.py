@@ -24,6 +24,7 @@ from streams.scripts.call import Call
 from streams.scripts.refused import Refused
 from streams.scripts.rounds import Claim, claim_round
 from streams.store import Store
+from streams.tracing import Span, Trace, tracing
 from translator.protocol.entries import Kind, RoundEnd
 from translator.protocol.errors import LimitPassed, StoreError
 from translator.protocol.sse import MAX_BLOCK_BYTES, Blocks, is_end
@@ -53,6 +54,7 @@ ENDED: Final[RoundEnd] = {"how": "ok"}
 MAX_ENTRIES: Final = 500_000
 """What an input log may hold where nobody says otherwise: some times the frames of the longest answers, and the half
 minute that its successor needs to fold it again."""
+FIRST: Final = metrics.histogram("upstream_first_frame_seconds")
 
 Resolve = Callable[[str], Upstream | None]
 """Who an upstream is now, by the id that the request entry names."""
@@ -92,6 +94,7 @@ class Round:
         self._beat_s = limits.beat_s
         self._loop = asyncio.get_running_loop()
         self._streaming: asyncio.Timeout | None = None  # while the upstream is open
+        self.held = False  # from the claim to the end: the lease on the round is ours
         self._end: RoundEnd | None = None  # set by whoever ends the round before its upstream does
         self._heard_at = self._started_at = self._loop.time()  # the upstream's last byte
         self._bytes = self._frames = 0  # what came and is not yet counted: once a look, not a frame
@@ -99,6 +102,9 @@ class Round:
         self._entries = 0  # of the whole log, from the claim on
         self._ignored = 0  # bytes that came less twice those of the blocks that were appended
         self._timer: asyncio.TimerHandle | None = None
+        self._about: dict[str, str | int] = {}  # which round this is; set with the claim
+        self._claimed_at = self._began = 0.0  # when, by our clock and (in ms) by the store's
+        self._trace: Trace | None = None  # this round's place in a trace; set with the claim
 
     async def run(self) -> None:
         """Claim the round and see it through. Raises nothing but cancellation."""
@@ -107,11 +113,14 @@ class Round:
         except Refused as refusal:
             metrics.count("claims_refused_total", reason=refusal.reason)
         except StoreError as error:
-            log.warning("A round was not claimed: %s", error.message)
+            about = {"response": self.rid}
+            log.warning("A round of %s was not claimed: %s", self.rid, error.message, extra=about)
         else:
             self._store.handover.publish_input(self.rid, [claim.entry])
             metrics.count("rounds_started_total")
             self._entries = claim.entry.n
+            self._claimed_at, self._began = self._loop.time(), claim.entry.t
+            self._about = {"response": self.rid, "round": claim.round, "attempt": claim.attempt}
             await self._carry(job_of(claim), self._attempt(claim))
 
     def lose(self) -> None:
@@ -134,10 +143,16 @@ class Round:
 
     async def _carry(self, job: Job, attempt: Attempt) -> None:
         """Stream, then say in the log how the round ended."""
+        self.held = True
+        if (
+            job.trace is not None
+        ):  # where nobody takes spans, the upstream's are below the response's
+            self._trace = job.trace.child() if tracing.on else job.trace
         self._watch(attempt)
         try:
             end = await self._streamed(job, attempt)
             metrics.count("rounds_ended_total", how=end["how"])
+            self._tell(end["how"])
             if end["how"] == "lost":
                 await attempt.lose()
                 return
@@ -149,7 +164,18 @@ class Round:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
+            self.held = False
             self._count()
+
+    def _tell(self, how: str) -> None:
+        ms = round((self._loop.time() - self._started_at) * 1000)
+        about = {**self._about, "how": how, "ms": ms}
+        log.info("A round of %s ended, %s, after %d ms", self.rid, how, ms, extra=about)
+        if self._trace is not None and tracing.on:
+            ended = self._began + (self._loop.time() - self._claimed_at) * 1000
+            said = {f"respool.{name}": value for name, value in {**self._about, "how": how}.items()}
+            failed = how not in ("ok", "eof")
+            tracing.emit(Span("round", "client", self._trace, self._began, ended, failed, said))
 
     async def _streamed(self, job: Job, attempt: Attempt) -> RoundEnd:
         try:
@@ -162,7 +188,7 @@ class Round:
         except LimitPassed as error:
             return misspoken("too_large", error.message)
         except Exception:
-            log.exception("A round failed by a fault of the gateway")
+            log.exception("A round failed by a fault of the gateway", extra=self._about)
             return failed("reset", "The gateway could not go on with the upstream's answer.")
         finally:
             self._streaming = None
@@ -175,11 +201,15 @@ class Round:
             return failed("refused", "The upstream of this response is no longer there.")
         self._redaction = Redaction.of(upstream)
         self._started_at = self._heard_at = self._loop.time()
-        async with self._client.open(upstream, job.api, job.body) as answer:
+        trace = self._trace.headers if self._trace else None
+        async with self._client.open(upstream, job.api, job.body, trace) as answer:
             attempt.add([(Kind.OPENED, OPENED)])
-            blocks = Blocks()
+            blocks, silent = Blocks(), True
             while chunk := await answer.read():
                 self._heard_at = self._loop.time()
+                if silent:
+                    FIRST.observe(self._heard_at - self._started_at)
+                    silent = False
                 self._bytes += len(chunk)
                 for at in range(0, len(chunk), TURN_BYTES):
                     if at:

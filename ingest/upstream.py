@@ -1,4 +1,4 @@
-"""One request to an upstream: exactly the stored body, our own key, nothing of the client's.
+"""One request to an upstream: exactly the stored body, our own key, nothing of the client's but a trace that it began.
 
 In: an upstream, the dialect of the response and the body of its round. Out: an `Answer` whose
 `read` gives the decoded bytes of the stream as they come; every other outcome is a `RoundError`
@@ -7,7 +7,7 @@ time-outs are the caller's: it hears the same clock for its lease.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Final, Self
@@ -117,14 +117,19 @@ class UpstreamClient:
             self._session = None
 
     def open(
-        self, upstream: Upstream, api: str, body: bytes
+        self, upstream: Upstream, api: str, body: bytes, trace: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[Answer]:
-        """POST one round. Leaving the context closes the connection unless the body has ended."""
-        return self._open(upstream, api, body)
+        """POST one round. Leaving the context closes the connection unless the body has ended.
+
+        `trace` are the headers by which the upstream's own spans join ours.
+        """
+        return self._open(upstream, api, body, trace or {})
 
     @asynccontextmanager
-    async def _open(self, upstream: Upstream, api: str, body: bytes) -> AsyncIterator[Answer]:
-        response = await self._post(upstream, api, body)
+    async def _open(
+        self, upstream: Upstream, api: str, body: bytes, trace: Mapping[str, str]
+    ) -> AsyncIterator[Answer]:
+        response = await self._post(upstream, api, body, trace)
         try:
             if response.status != 200:
                 raise RoundError(await _refusal(response, upstream))
@@ -143,14 +148,16 @@ class UpstreamClient:
         finally:
             response.close()  # a body that has ended has given its connection back already
 
-    async def _post(self, upstream: Upstream, api: str, body: bytes) -> aiohttp.ClientResponse:
+    async def _post(
+        self, upstream: Upstream, api: str, body: bytes, trace: Mapping[str, str]
+    ) -> aiohttp.ClientResponse:
         if self._session is None:
             raise RuntimeError("UpstreamClient is used as a context manager")
         try:
             return await self._session.post(
                 f"{upstream.base_url.rstrip('/')}/{PATHS[api]}",
                 data=body,
-                headers=_headers(upstream),
+                headers={**trace, **_headers(upstream)},
                 allow_redirects=False,  # credentials must not travel
             )
         except aiohttp.ServerTimeoutError:

@@ -27,7 +27,7 @@ from api.context import ApiSettings, Context
 from api.health import Health
 from api.waiting import waiting
 from ingest.role import MAX_OPEN as MAX_ROUNDS_OPEN
-from respool import __version__
+from respool import __version__, otel, process
 from respool import log as logs
 from respool.arrival import Arrival
 from respool.backing import store_of
@@ -36,7 +36,7 @@ from respool.descriptors import provide
 from respool.http import Door, Http, address, bind, health_only
 from respool.keyring import Keyring
 from respool.roles import Role
-from respool.settings import Settings, unknown_variables
+from respool.settings import Settings, headers_of, unknown_variables
 from respool.unusable import Unusable
 from respool.upstreams import Upstreams
 from streams.store import Store
@@ -62,7 +62,7 @@ NO_UPSTREAM = "no upstream: set RESPOOL_UPSTREAM_URL, or write [[upstreams]] int
 
 def run(settings: Settings, roles: frozenset[Role]) -> int:
     """Serve until a signal comes. Raises Unusable where it cannot even begin."""
-    logs.configure(settings.log_level, settings.secrets())
+    logs.configure(settings.log_level, settings.secrets(), form=settings.log_format, roles=roles)
     provide(sockets_of(settings, roles))
     for name in unknown_variables():
         log.warning("%s is no setting; see docs/settings.md", name)
@@ -70,6 +70,8 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
     if roles & {Role.API, Role.INGEST} and not upstreams.all():
         raise Unusable(NO_UPSTREAM)
     warm(roles, upstreams)
+    process.show(roles)
+    exporting = traced(settings, roles)
     gc.freeze()  # what is imported stays; nobody needs to look at it again
     gc.set_threshold(YOUNG_OBJECTS)
     try:
@@ -77,6 +79,17 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
             return runner.run(Serving(settings, roles, upstreams).run())
     except (BaseExceptionGroup, StoreError) as error:
         raise cause(error, settings) from error
+    finally:
+        if exporting is not None:
+            exporting.close()
+
+
+def traced(settings: Settings, roles: frozenset[Role]) -> otel.Exporting | None:
+    """Send spans to a collector, where one is set."""
+    if settings.otlp_endpoint is None:
+        return None
+    headers = headers_of(settings.otlp_headers) if settings.otlp_headers else {}
+    return otel.start(settings.otlp_endpoint, headers, ratio=settings.trace_ratio, roles=roles)
 
 
 def sockets_of(settings: Settings, roles: frozenset[Role]) -> int:

@@ -7,6 +7,7 @@ the setting and the kind of fault and never the value, which may be a secret. Ca
 """
 
 import os
+import re
 import tomllib
 from ipaddress import ip_address
 from pathlib import Path
@@ -101,6 +102,24 @@ def keys_of(setting: SecretStr) -> dict[str, str]:
         if tenants.setdefault(key, tenant) != tenant:
             raise ValueError(f"entry {place} repeats the key of another tenant")
     return tenants
+
+
+def _header_list(value: SecretStr) -> SecretStr:
+    headers_of(value)
+    return value
+
+
+def headers_of(setting: SecretStr) -> dict[str, str]:
+    """`name=value,name2=value2` as headers."""
+    headers: dict[str, str] = {}
+    for place, pair in enumerate(setting.get_secret_value().split(","), start=1):
+        name, equals, value = (part.strip() for part in pair.partition("="))
+        if not (equals and re.fullmatch(r"[A-Za-z0-9-]+", name) and value):
+            raise ValueError(f"entry {place} is not of the form name=value")
+        if not (value.isascii() and value.isprintable()):
+            raise ValueError(f"entry {place} holds a character that no header has")
+        headers[name] = value
+    return headers
 
 
 def _host_list(value: str) -> str:
@@ -200,6 +219,10 @@ class Settings(BaseSettings):
     log_level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)] = (
         "INFO"
     )
+    otlp_endpoint: HttpBase | None = None
+    otlp_headers: Annotated[SecretStr, AfterValidator(_header_list)] | None = None
+    trace_ratio: Annotated[float, Field(ge=0, le=1)] = 1.0
+    log_format: Literal["text", "json"] = "text"
 
     @classmethod
     def settings_customise_sources(
@@ -250,6 +273,8 @@ class Settings(BaseSettings):
         """What must never be printed, for the log to blank out."""
         keys = (self.upstream_api_key, self.web_search_api_key)
         found = [*self.tenants, *(key.get_secret_value() for key in keys if key)]
+        if self.otlp_headers:
+            found += headers_of(self.otlp_headers).values()
         return [*found, *store_url.secrets(self.store or "")]
 
 

@@ -110,7 +110,7 @@ class Archive:
 
     def _damaged(self, rid: str, error: SealDamaged) -> SealDamaged:
         metrics.count("seals_damaged_total")
-        log.error("%s: %s", rid, error.message)
+        log.error("%s: %s", rid, error.message, extra={"response": rid})
         return error
 
 

@@ -24,6 +24,8 @@ class Due:
     def __init__(self, keys: Keys, writer: Sender) -> None:
         self._keys = keys
         self._writer = writer
+        self.next_in_ms: int | None = None
+        """After a `take`: how long until the next is due, as far as anybody knew then; None: there was none."""
 
     def enter(
         self, rid: str, at: int | None = None, *, after_ms: int | None = None
@@ -43,8 +45,9 @@ class Due:
 
     async def take(self, now: int | None = None, limit: int = LIMIT) -> list[str]:
         """Responses that are due (at the server's now, by default), held back from other sweepers for a while."""
-        _, rids = await self._writer.do(hints.due_take(self._keys, now=now, limit=limit))
-        return rids
+        taken = await self._writer.do(hints.due_take(self._keys, now=now, limit=limit))
+        self.next_in_ms = taken.next_in_ms
+        return taken.rids
 
     async def ended(self, rid: str, at: int) -> None:
         """It has ended, but is to be looked at again at `at`."""

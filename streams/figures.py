@@ -1,8 +1,10 @@
-"""The figures of a store, as gauges: how writes group, what waits, what was lost.
+"""The figures of a store: how writes group, what waits, what was lost.
 
-In: an open store. Out: gauges in `streams.metrics`. Called once by each role that a process runs;
-a process has one store.
+In: an open store. Out: figures in `streams.metrics`. Called once by each role that a process runs, and by the api; a
+process has one store.
 """
+
+from functools import partial
 
 from streams import metrics
 from streams.store import Store
@@ -10,8 +12,12 @@ from streams.store import Store
 
 def show(store: Store) -> None:
     """Have the store's figures rendered with the others."""
-    metrics.gauge("writer_pending_bytes", lambda: store.writer.pending_bytes)
-    metrics.gauge("writer_pipelines", lambda: store.writer.pipelines)
-    metrics.gauge("writer_calls", lambda: store.writer.calls)
-    metrics.gauge("doorbell_rings", lambda: store.doorbell.rings)
-    metrics.gauge("hints_lost", lambda: store.work.lost_hints)
+    links = {"write": store.writer, "read": store.reads, "bulk": store.bulk}
+    for link, writer in links.items():
+        metrics.counter("store_round_trips_total", partial(getattr, writer, "pipelines"), link=link)
+        metrics.counter("store_calls_total", partial(getattr, writer, "calls"), link=link)
+    metrics.gauge(
+        "store_pending_bytes", lambda: sum(writer.pending_bytes for writer in links.values())
+    )
+    metrics.counter("doorbell_rings_total", lambda: store.doorbell.rings)
+    metrics.counter("hints_lost_total", lambda: store.work.lost_hints)

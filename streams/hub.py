@@ -12,6 +12,7 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
+from streams import metrics
 from streams.doorbell import POLL_S, Doorbell
 from streams.feed import BATCH_BYTES, Feed, fault_of
 from streams.handover import Handover
@@ -21,6 +22,9 @@ from streams.opening import Opening, Outcome
 from streams.scripts.outputs import Frame
 from streams.work import Work
 from translator.protocol.errors import RespoolError
+
+LAG = metrics.histogram("event_loop_lag_seconds")
+"""The ticker runs in every process and asks for a fixed time: what it waits longer, everything else waits too."""
 
 
 class Hub:
@@ -95,8 +99,10 @@ class Hub:
         """The ticker; ends only by cancellation."""
         loop = asyncio.get_running_loop()
         while True:
+            asked = loop.time() + POLL_S
             await asyncio.sleep(POLL_S)
             now = loop.time()
+            LAG.observe(max(0.0, now - asked))
             for feed in list(self._feeds.values()):
                 feed.tick(now)
             for opening in list(self._openings):

@@ -6,7 +6,7 @@ over, and others are told that there is room. Called by the roles whose jobs are
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 from streams.work import Work
@@ -37,6 +37,10 @@ class Jobs(Generic[J]):
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __iter__(self) -> Iterator[J]:
+        """The jobs that run."""
+        return iter(self._open.values())
 
     @property
     def full(self) -> bool:

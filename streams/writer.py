@@ -95,6 +95,9 @@ class Sender(Protocol):
         """Calls so far."""
 
 
+ROUND_TRIP = metrics.histogram("store_round_trip_seconds")
+
+
 class Writer:
     """One per process and purpose; `run` must be running for anything to happen."""
 
@@ -200,9 +203,11 @@ class Writer:
         while True:
             if self._waiting and exchange.may_send:
                 batch = self._take()
+                now = loop.time()
                 exchange.flights.append(deque(batch))
+                exchange.sent.append(now)
                 self.pipelines += 1
-                limit.reschedule(loop.time() + ANSWER_TIMEOUT_S)
+                limit.reschedule(now + ANSWER_TIMEOUT_S)
                 if len(batch) == 1 and batch[0][0].size > MAX_PIPELINE_BYTES:
                     await self._link.send_large(batch[0][0].command)
                 else:
@@ -214,6 +219,8 @@ class Writer:
             except ResponseError as error:
                 reply = error
             self.calls += 1
+            if len(exchange.flights[0]) == 1:
+                ROUND_TRIP.observe(loop.time() - exchange.sent.popleft())
             settled = exchange.replied(reply)  # first: its callback may submit the next call
             self.pending_bytes -= settled
             if exchange.answered % BREATH == 0:
@@ -307,7 +314,7 @@ class Exchange:
 
     __slots__ = (
         *("_kept", "_redirected", "answered", "errors", "flights", "held"),
-        *("noscript", "transient"),
+        *("noscript", "sent", "transient"),
     )
 
     def __init__(self, *, redirected: bool = False) -> None:
@@ -315,6 +322,8 @@ class Exchange:
         """Whether MOVED and ASK are for somebody to follow; else they are errors of their calls."""
         self.flights: deque[deque[Item]] = deque()
         """Pipelines whose replies are not all there, oldest first, without the calls that have theirs."""
+        self.sent: deque[float] = deque()
+        """When each of `flights` left."""
         self.answered = 0
         self.held: set[str] = set()
         """Responses one of whose calls was not carried out: their later calls are sent again too, in order."""
@@ -375,7 +384,12 @@ def into(future: "asyncio.Future[T]") -> Callable[[T | RespoolError], None]:
 def read(call: Call[T], reply: Any) -> T | RespoolError:
     """The result of a call, or its own exception."""
     if isinstance(reply, ResponseError):
-        return Refused.of(str(reply), call.rid) or as_store_error(reply)
+        refused = Refused.of(str(reply), call.rid)
+        if refused is None:
+            return as_store_error(reply)
+        if call.script is not None:
+            metrics.count("script_refusals_total", script=call.script.name, reason=refused.reason)
+        return refused
     try:
         result = call.parse(reply)
     except RespoolError as error:

@@ -12,6 +12,7 @@ from respool.cli import app
 from respool.demo_upstream import answer
 from respool.roles import Role
 from respool.settings import PREFIX, Settings
+from streams import metrics
 from streams.keys import Keys
 from tests.translator.drive import ev, fold, upstream
 from translator.lifecycle import HOSTED_EVENTS
@@ -68,7 +69,7 @@ OF_THE_TESTS = {"RESPOOL_TEST_REDIS_URL", "RESPOOL_CODEX"}
 
 def test_settings_named_anywhere_exist():
     real = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
-    for path in [*DOCS, ROOT / "compose.yaml", ROOT / "Dockerfile"]:
+    for path in [*DOCS, ROOT / "compose.yaml", ROOT / "Dockerfile", *ROOT.glob("deploy/**/*.*")]:
         named = set(re.findall(rf"\b{PREFIX}[A-Z_]+\b", path.read_text()))
         assert named - real - OF_THE_TESTS == set(), path.name
 
@@ -94,6 +95,36 @@ def code(text):
 def test_every_role_is_documented():
     described = {words(row[0])[0] for row in rows("running.md") if words(row[0])}
     assert described == set(Role)
+
+
+# ---- metrics
+
+
+def shape(name):
+    """Type and labels of a figure, as the code declares them."""
+    kind = "counter" if name.endswith("_total") else "gauge"
+    return ("histogram" if name in metrics.BOUNDS else kind), set(metrics.LABELS.get(name, ()))
+
+
+def test_every_metric_is_documented_as_it_is_and_no_other():
+    listed = [row for row in rows("metrics.md") if "`" in row[0]]
+    documented = {words(row[0])[0]: (row[1], set(words(row[2]))) for row in listed}
+    assert len(documented) == len(listed)
+    assert documented == {f"{metrics.PREFIX}{name}": shape(name) for name in metrics.NAMES}
+
+
+def test_metrics_named_anywhere_exist():
+    endings = ("", "_bucket", "_sum", "_count")
+    plain = {f"{metrics.PREFIX}{name}" for name in metrics.NAMES}
+    real = plain | {f"{metrics.PREFIX}{name}{end}" for name in metrics.BOUNDS for end in endings}
+    for path in DOCS:
+        if path.name != "CHANGELOG.md":  # which names those that are gone
+            text = path.read_text()
+            named = set(re.findall(rf"\b{metrics.PREFIX}[a-z_]+[a-z]\b", text))
+            assert named <= real | NO_METRICS, path.name
+
+
+NO_METRICS = {"respool_seal"}
 
 
 # ---- events

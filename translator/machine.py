@@ -23,7 +23,7 @@ After the terminal frame every entry is ignored. Upstream garbage ends the respo
 only error that `feed` raises is ForeignLog, for a log that no Respool wrote.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -138,6 +138,11 @@ class Machine:
         self._refused_rounds = 0  # rounds in a row whose calls were all refused
         self._now = 0  # time of the entry at hand, ms
         self._log_bytes = 0  # of all entries so far
+
+    @property
+    def request(self) -> RequestEntry | None:
+        """The log's first entry, once it was fed."""
+        return self._request
 
     @property
     def terminal(self) -> bool:
@@ -320,9 +325,15 @@ class Machine:
         self._approved = needed.approved
         discovery = Discovery(self.response_id, needed.to_list, self._shown, self._out)
         self._discovery = discovery
-        self._commands += [RunJob(*job) for job in discovery.jobs()]
+        self._ask(discovery.jobs())
         if not discovery.waits:
             self._run_approved()
+
+    def _ask(self, jobs: Iterable[tuple[str, bytes]]) -> None:
+        """Give jobs to the workers, each with the trace that it belongs to."""
+        trace = self._request.get("trace") if self._request else None
+        more = b',"trace":%s}' % dumps(trace) if trace else b"}"
+        self._commands += [RunJob(key, data[:-1] + more) for key, data in jobs]
 
     def _take_listing(self, data: bytes) -> None:
         key, result = listing_of(data)
@@ -361,7 +372,7 @@ class Machine:
         if current.number <= self._ended_round:
             return
         self._ended_round = current.number
-        self._commands += [RunJob(*job) for job in current.jobs()]
+        self._ask(current.jobs())
         if not current.waits:
             self._after(current)
 

@@ -44,6 +44,7 @@ def request_entry(
     *,
     upstream: Upstream,
     limits: Mapping[str, int],
+    trace: dict[str, str] | None = None,
 ) -> bytes:
     """The RequestEntry as JSON. Its `request` has no `input`: that is `input`, with ids."""
     body = {key: value for key, value in request.body.items() if key != "input"}
@@ -64,6 +65,8 @@ def request_entry(
         },
         limits=dict(limits),
     )
+    if trace is not None:
+        entry["trace"] = trace
     return dumps(entry)
 
 

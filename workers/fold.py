@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Final
 
 from streams.scripts.outputs import Lease
+from streams.tracing import Trace
 from translator.machine import Machine
 from translator.protocol.entries import Entry
 from translator.protocol.errors import StoreError
@@ -29,7 +30,11 @@ CLOCK_EVERY: Final = 16
 
 
 class Diverged(StoreError):
-    """What is committed is not what the input log gives: other code, or a log with a hole."""
+    """What is committed is not what the input log gives: other code."""
+
+
+class EntriesLost(Diverged):
+    """The input log does not hold all that was folded or committed: the store took it back."""
 
 
 @dataclass(slots=True)
@@ -40,6 +45,7 @@ class Batch:
     """
 
     cursor: int = 0
+    t: int = 0  # the server's time at its first entry, ms
     frames: list[bytes] = field(default_factory=list)
     size: int = 0
     status: str = ""
@@ -62,6 +68,7 @@ class Fold:
         self._refolded = 0  # frames that the refold has made again
         self._batches: deque[Batch] = deque()  # made, not yet taken; only the last may be open
         self._taken: Batch | None = None  # set by `take`, cleared by `committed`
+        self.began = 0  # the server's time at the first entry, ms
         self.fed = 0  # number of the last entry that was fed
         self.cursor = lease.cursor  # as committed
         self.seq = lease.seq  # as committed
@@ -89,6 +96,12 @@ class Fold:
         """Whether all that was folded is committed."""
         return self._taken is None and not self._batches
 
+    @property
+    def trace(self) -> Trace | None:
+        """Where the response stands in a trace, as its request entry says."""
+        request = self._machine.request
+        return Trace.of(request.get("trace")) if request else None
+
     def feed(self, entries: Sequence[Entry], start: int = 0, *, until: float | None = None) -> int:
         """Fold entries from `start` on until the clock says stop; the index of the first left over.
 
@@ -101,11 +114,13 @@ class Fold:
             if n <= self.fed:
                 continue
             if n != self.fed + 1:
-                raise Diverged(f"the input log lacks entry {self.fed + 1}")
+                raise EntriesLost(f"the input log lacks entry {self.fed + 1}")
+            if n == 1:
+                self.began = entry.t
             step = machine.feed(entry)
             self.fed = n
             if n > cursor:
-                self._keep(step, n)
+                self._keep(step, n, entry.t)
             else:
                 self._compare(step.frames, n)
             if until is not None and not n % CLOCK_EVERY and perf_counter() >= until:
@@ -115,7 +130,7 @@ class Fold:
     def check_end(self) -> None:
         """Called where the log ends: one shorter than what was committed has lost entries."""
         if self.fed < self._lease.cursor:
-            raise Diverged(f"the input log ends before entry {self._lease.cursor}, once folded")
+            raise EntriesLost(f"the input log ends before entry {self._lease.cursor}, once folded")
 
     def take(self) -> Batch | None:
         """The next batch, or None while one is under way or there is nothing to commit."""
@@ -135,6 +150,12 @@ class Fold:
         batch = self._batches[0]
         return None if batch.closed or batch.jobs or batch.status != status else self.take()
 
+    def stamp(self, t: int) -> None:
+        """The entries that were folded without a time are in the log since `t`."""
+        for batch in (self._taken, *self._batches):
+            if batch is not None and not batch.t:
+                batch.t = t
+
     def committed(self) -> Batch:
         """The batch under way is in the log."""
         batch = self._taken
@@ -153,7 +174,7 @@ class Fold:
         self._batches.clear()
         self.pending_bytes = 0
 
-    def _keep(self, step: Step, n: int) -> None:
+    def _keep(self, step: Step, n: int, t: int) -> None:
         """What an entry brought goes with its predecessors', up to the bounds of a commit."""
         if step.notes:
             self.notes += step.notes
@@ -164,7 +185,7 @@ class Fold:
         batches, machine = self._batches, self._machine
         batch = batches[-1] if batches else None
         if batch is None or not self._fits(batch, len(frames), size):
-            batch = Batch()
+            batch = Batch(t=t)
             batches.append(batch)
         batch.cursor = n
         batch.frames += frames

@@ -81,7 +81,10 @@ class Holding:
         try:
             await self._store.writer.do(release(self._store.keys, self._rid, fence=self.fence))
         except StoreError as error:
-            log.info("A lease was left to run out: %s", error.message)
+            about = {"response": self._rid}
+            log.info(
+                "The lease on %s was left to run out: %s", self._rid, error.message, extra=about
+            )
 
     def _tick(self) -> None:
         now, beat_s = self._loop.time(), self._beat_s

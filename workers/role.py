@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Final, Self
 
-from streams import figures, metrics
+from streams import metrics
 from streams.store import Store
 from workers.slices import Slices
 from workers.sweep import Sweeper
@@ -38,8 +38,10 @@ class Translate:
 
     async def __aenter__(self) -> Self:
         self._store.work.register("translate", self.take)
-        figures.show(self._store)
         metrics.gauge("translations_open", lambda: len(self._open))
+        metrics.gauge(
+            "leases_held", lambda: sum(one.held for one in self._open.values()), work="translate"
+        )
         return self
 
     async def __aexit__(

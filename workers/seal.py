@@ -77,8 +77,13 @@ class Sealer:
         reason = error.reason if isinstance(error, Refused) else type(error).__name__
         metrics.count("seals_failed_total", reason=reason)
         if reason != Reason.MISSING:  # it was deleted meanwhile, or has expired
-            trouble = None if isinstance(error, RespoolError) else error
-            log.warning("%s could not be sealed: %s", rid, error, exc_info=trouble)
+            ours = isinstance(error, RespoolError)
+            log.warning(
+                "%s could not be sealed: %s",
+                *(rid, error if ours else reason),
+                exc_info=None if ours else error,
+                extra={"response": rid},
+            )
 
     async def _seal(self, rid: str, state: State) -> None:
         packer = await self._packed(rid, state)

@@ -27,7 +27,11 @@ from workers.verdict import Action, judge
 log = logging.getLogger(__name__)
 
 TURN_S: Final = 0.25
-"""Between two looks at the due set: what a takeover may cost beyond the lease."""
+"""Between two looks at the due set where nothing is due sooner: what is entered meanwhile is due later than that."""
+
+SOONEST_TURN_S: Final = 0.02
+"""Where something is due sooner the sweeper wakes for it, but no more often than this: what a takeover may cost beyond
+the lease. With thousands of responses some are due at any moment, and are then looked at together."""
 
 RETURN_S: Final = 2 * LONGEST_PAUSE_S + 0.25
 """From the last failure of this process to the first success of any other: the store came back within our pause, theirs
@@ -38,6 +42,14 @@ MISSING_GRACE_MS: Final = 30_000
 
 MISSING_LOOK_MS: Final = 5_000
 """How often such a one is looked at."""
+
+
+TOLD: Final = {
+    Action.DEADLINE: "its time is over",
+    Action.ABANDONED: "nobody reads it any more",
+    Action.LOST: "the lease on its round has run out",
+}
+"""What somebody who looks for the end of a response wants to read in the log."""
 
 
 class Sweeper:
@@ -72,12 +84,18 @@ class Sweeper:
         """Trouble with the store ends a turn, never the sweeper."""
         while True:
             try:
-                found = await self.turn()
+                pause_s = 0.0 if await self.turn() else self._pause_s()
             except StoreError as error:
                 log.warning("The sweeper could not look: %s", error.message)
-                found = 0
-            if not found:
-                await asyncio.sleep(TURN_S)
+                pause_s = TURN_S
+            if pause_s:
+                await asyncio.sleep(pause_s)
+
+    def _pause_s(self) -> float:
+        """Until something may be due: a lease that runs out is noticed when it does."""
+        next_in_ms = self._store.due.next_in_ms
+        soon = TURN_S if next_in_ms is None else next_in_ms / 1000
+        return min(max(soon, SOONEST_TURN_S), TURN_S)
 
     async def turn(self) -> int:
         """Look at what is due; how many there were."""
@@ -108,15 +126,18 @@ class Sweeper:
             next_at = verdict.next_at
             for action in verdict.actions:
                 metrics.count("sweep_actions_total", action=action)
+                if action in TOLD:
+                    log.info("%s: %s", rid, TOLD[action], extra={"response": rid})
                 sooner = await self._do(action, rid, state)
                 next_at = min(next_at, sooner or next_at)
             if next_at:
                 due = self._store.due
                 await (due.ended if state.done else due.move)(rid, next_at)
         except Refused as refusal:
-            log.debug("%s moved on by itself: %s", rid, refusal.reason)
+            log.debug("%s moved on by itself: %s", rid, refusal.reason, extra={"response": rid})
         except StoreError as error:
-            log.warning("%s could not be looked at: %s", rid, error.message)
+            about = {"response": rid}
+            log.warning("%s could not be looked at: %s", rid, error.message, extra=about)
 
     async def _do(self, action: Action, rid: str, state: State) -> int:
         """Do one thing; a moment at which to look again where it brought one to light, else 0."""

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from streams import metrics
 from streams.faults import StoreFull
@@ -21,9 +22,10 @@ from streams.scripts.refused import Reason, Refused
 from streams.scripts.rounds import AppendResult, Outcome
 from streams.scripts.tools import NO_WAIT_BOUND
 from streams.store import Store
+from streams.tracing import Span, tracing
 from translator.protocol.entries import Entry, Kind
 from translator.protocol.errors import LimitPassed, RespoolError
-from workers.fold import Batch, Diverged, Fold
+from workers.fold import Batch, EntriesLost, Fold
 from workers.follow import Following
 from workers.lease import Holding
 from workers.slices import Slices
@@ -33,6 +35,8 @@ log = logging.getLogger(__name__)
 
 UNSTAMPED = 0
 """Time of an entry that is not in the log yet. Only the end of a response shows a time, and is not committed with it."""
+LAG: Final = metrics.histogram("frame_lag_seconds")
+"""By the store's clock at both ends, so it is true wherever the entry was appended; that clock counts ms."""
 
 NO_LEASE = Lease(fence="", cursor=0, seq=-1, digest="", dup=False)
 """What a translation has before it was granted one: nothing is fed to its fold."""
@@ -74,6 +78,7 @@ class Translation:
         self._following = Following(store, rid, slices, self)
         self._fold = Fold(rid, NO_LEASE)  # replaced when the lease is granted
         self._held = False  # the lease was granted
+        self._taken_over = False  # somebody else had begun
         self._over = False  # set once, by `_close`
         self._sure = (
             0  # entries folded before the last beat was sent: the next one must know of them
@@ -85,6 +90,11 @@ class Translation:
         self._ending: asyncio.Task[None] | None = None  # set when a broken fold is ended
         self._status = ""  # as last committed
         self._frames = self._foreseen = 0  # committed and not yet counted: once a beat, not a frame
+
+    @property
+    def held(self) -> bool:
+        """Whether the lease is this process's."""
+        return self._held and not self._over
 
     def begin(self) -> None:
         """Ask for the lease. What is handed over meanwhile is noticed: nothing falls between asking and reading."""
@@ -113,6 +123,10 @@ class Translation:
             return
         how = "anew" if reply.cursor == 0 else "taken over"
         metrics.count("translations_acquired_total", how=how)
+        self._taken_over = reply.cursor > 0
+        if self._taken_over:
+            about = {"response": self.rid}
+            log.info("%s is taken over, from entry %d on", self.rid, reply.cursor, extra=about)
         self._held = True
         self._fold = Fold(self.rid, reply)
         self._holding.keep(reply)
@@ -124,7 +138,7 @@ class Translation:
             self._refused(reply)
             return
         if self._taken_back(reply):
-            self._stuck(Diverged(f"the log has lost what followed entry {reply.last}"))
+            self._stuck(EntriesLost(f"the log has lost what followed entry {reply.last}"))
             return
         self._sure = self._foresaw - 1 if self._foresaw else self._fold.fed
         if reply.last > self._fold.fed:
@@ -169,14 +183,16 @@ class Translation:
 
     def away(self, error: RespoolError) -> None:
         """The log cannot be read."""
-        log.warning("%s is left to another: %s", self.rid, error.message)
+        about = {"response": self.rid}
+        log.warning("%s is left to another: %s", self.rid, error.message, extra=about)
         self._close("store")
 
     def _report(self) -> None:
         """Count what was tolerated, and show it without content (upstream-quirks.md, rule 7)."""
         for note in self._fold.notes:
             metrics.count("translator_notes_total", kind=note.kind)
-            log.debug("%s: %s %r (%d)", self.rid, note.kind, note.name, note.size)
+            line = (self.rid, note.kind, note.name, note.size)
+            log.debug("%s: %s %r (%d)", *line, extra={"response": self.rid})
         self._fold.notes.clear()
 
     # ---- foreseeing (streams.handover.Seer) -----------------------------------------------------
@@ -224,9 +240,10 @@ class Translation:
             self._fold = Fold(self.rid, lease)
             self._following.begin_anew()
         else:
+            fold.stamp(reply.t)
             if reply.committed:
                 self._foreseen += 1
-                self._moved_on(None)
+                self._moved_on(reply.t, None)
             elif fold.flying is not None:
                 self._commit(fold.flying)
             else:
@@ -277,18 +294,19 @@ class Translation:
         if isinstance(reply, RespoolError):
             self._refused(reply)
             return
-        self._moved_on(reply.entry)
+        self._moved_on(reply.t, reply.entry)
 
-    def _moved_on(self, entry: Entry | None) -> None:
-        """The batch under way is in the log, and perhaps the entry of the next round."""
+    def _moved_on(self, t: int, entry: Entry | None) -> None:
+        """The batch under way is in the log since `t`, and perhaps the entry of the next round."""
         self._holding.heard()
         batch, store = self._fold.committed(), self._store
+        LAG.observe((t - batch.t) / 1000)
         self._status = batch.status
         if batch.frames:
             self._frames += len(batch.frames)
             store.handover.publish_output(self.rid, batch.first_seq, batch.frames, batch.terminal)
         if batch.terminal:
-            self._finish(batch.status, stored=self._fold.response_is_stored)
+            self._finish(batch.status, t, stored=self._fold.response_is_stored)
             return
         if entry is not None:
             store.handover.publish_input(self.rid, [entry])
@@ -324,16 +342,27 @@ class Translation:
             return
         self._broken = error.reason if isinstance(error, Refused) else type(error).__name__
         metrics.count("folds_failed_total", reason=self._broken)
-        trouble = None if isinstance(error, RespoolError) else error
-        log.error("%s cannot be continued: %s", self.rid, error, exc_info=trouble)
+        # The text of any other exception may quote what a model said: the formatter decides.
+        ours = isinstance(error, RespoolError)
+        log.error(
+            "%s cannot be continued: %s",
+            *(self.rid, error if ours else self._broken),
+            exc_info=None if ours else error,
+            extra={"response": self.rid},
+        )
 
     async def _end(self) -> None:
         """End a response whose fold is broken; if that fails too, its lease runs out."""
         try:
             await self._end_from_committed()
         except Exception as error:  # reported; another one tries
-            trouble = None if isinstance(error, RespoolError) else error
-            log.warning("%s could not be ended: %s", self.rid, error, exc_info=trouble)
+            ours = isinstance(error, RespoolError)
+            log.warning(
+                "%s could not be ended: %s",
+                *(self.rid, error if ours else type(error).__name__),
+                exc_info=None if ours else error,
+                extra={"response": self.rid},
+            )
             self._close("not ended")
 
     async def _end_from_committed(self) -> None:
@@ -360,20 +389,37 @@ class Translation:
             status="failed",
             terminal=True,
         )
-        await store.writer.do(call)
+        reply = await store.writer.do(call)
         store.handover.publish_output(rid, last.first_seq, last.frames, True)
-        self._finish("failed", stored=state.store)
+        self._finish("failed", reply.t, stored=state.store)
 
     def _retain_ms(self, *, stored: bool) -> int:
         return self._limits.retention_ms if stored else self._limits.grace_ms
 
-    def _finish(self, status: str, *, stored: bool) -> None:
+    def _finish(self, status: str, t: int, *, stored: bool) -> None:
         metrics.count("responses_ended_total", status=status)
+        about = {"response": self.rid, "status": status}
+        log.info("%s ended: %s", self.rid, status, extra=about)
+        if tracing.on:
+            self._trace(status, t)
         keys, limits = self._store.keys, self._limits
         sealed = stored and 0 < limits.seal_after_ms < limits.retention_ms
         call = due_end(keys, self.rid, after_ms=limits.seal_after_ms if sealed else None)
         self._store.writer.submit(call, _ignore)
         self._close("")
+
+    def _trace(self, status: str, t: int) -> None:
+        """The whole response as a span: from its request's time to that of its terminal frame."""
+        trace = self._fold.trace
+        if trace is not None:
+            about: dict[str, str | int] = {
+                "respool.response": self.rid,
+                "respool.status": status,
+                "respool.takeover": str(self._taken_over).lower(),
+            }
+            failed = status == "failed"
+            began = self._fold.began
+            tracing.emit(Span("response", "server", trace, began, t, failed, about))
 
     def _close(self, reason: str) -> None:
         if self._over:

@@ -114,7 +114,8 @@ def _begun(rid: str, first: list[Entry], created: int) -> dict[str, Any]:
         try:
             begun = template(orjson.loads(first[0].data), created_at)
         except (LookupError, TypeError, ValueError, AttributeError):
-            log.warning("%s has no request that this version can read", rid)
+            about = {"response": rid}
+            log.warning("%s has no request that this version can read", rid, extra=about)
         else:
             return {**begun, "id": rid, "status": "in_progress"}
     return {**template(request, created_at), "status": "in_progress"}

@@ -5,7 +5,7 @@ Shared keys carry no response's hash tag, so these calls stand alone: each touch
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from streams.keys import DUE_TTL_MS, WORK_TTL_MS, Keys
 from streams.scripts.call import Call, Script
@@ -42,6 +42,13 @@ class Place:
     run_ms: int
 
 
+class Taken(NamedTuple):
+    """Responses that were due; `next_in_ms` tells when the next one will be, None where there is none."""
+
+    rids: list[str]
+    next_in_ms: int | None
+
+
 def hint(keys: Keys, kind: str, rid: str) -> Call[None]:
     """Put a hint where any process that does such work will read it."""
     return Call(rid, HINT, (keys.work(kind),), (rid, WORK_TTL_MS, WORK_CAP), _nothing)
@@ -64,8 +71,8 @@ def due_enter(keys: Keys, rid: str, *, at: int | None, after_ms: int | None) -> 
     return Call(rid, DUE_ENTER, (keys.due,), (rid, when, how, DUE_TTL_MS), _nothing)
 
 
-def due_take(keys: Keys, *, now: int | None, limit: int) -> Call[tuple[int, list[str]]]:
-    """The server's time and the responses that are due, each held back from others for DUE_HOLD_MS."""
+def due_take(keys: Keys, *, now: int | None, limit: int) -> Call[Taken]:
+    """The responses that are due, each held back from others for DUE_HOLD_MS, and when the next one is."""
     moment = "" if now is None else now
     return Call("", DUE_TAKE, (keys.due,), (moment, limit, DUE_HOLD_MS, DUE_TTL_MS), _taken)
 
@@ -90,8 +97,9 @@ def due_end(
     return Call(rid, DUE_END, keys.open, (rid, when, how, DUE_TTL_MS), _nothing)
 
 
-def _taken(reply: Any) -> tuple[int, list[str]]:
-    return reply[0], [rid.decode() for rid in reply[1:]]
+def _taken(reply: Any) -> Taken:
+    now, next_at, *rids = reply
+    return Taken([rid.decode() for rid in rids], next_at - now if next_at else None)
 
 
 def _nothing(reply: Any) -> None:

@@ -11,6 +11,7 @@ from api import health
 from api.app import application
 from api.context import Context
 from api.health import Health
+from streams import depths
 from streams.store import Store
 from tests.api.exchange import exchanging
 from tests.api.gateway import Gateway, running
@@ -49,6 +50,7 @@ def own_server() -> Iterator[ValkeyServer]:
 
 async def test_a_store_that_is_silent_or_gone_is_not_ready(own_server: ValkeyServer, monkeypatch):
     monkeypatch.setattr(health, "STORE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(depths, "LOOK_S", 0.1)
     url = f"redis://127.0.0.1:{own_server.port}/0"
     async with Store.open(url, "own", retry_for_s=0.01) as store:
 
@@ -56,18 +58,28 @@ async def test_a_store_that_is_silent_or_gone_is_not_ready(own_server: ValkeySer
             reply = await Health(store, list).readyz(Request({"type": "http"}))
             return reply.status_code, bytes(reply.body)
 
+        async def asked_what_waits() -> bool:
+            """Figures come whatever the store does; without those that only it knows."""
+            reply = await Health(store, list).metrics(Request({"type": "http"}))
+            assert (reply.status_code, b"respool_store_calls_total{" in reply.body) == (200, True)
+            return b"\nrespool_due_responses 0\n" in reply.body
+
         assert await probe() == (200, b'{"status":"ready"}')
+        assert await asked_what_waits()
         pid = await server_pid(store)
         os.kill(pid, signal.SIGSTOP)
         try:
             status, body = await probe()
             assert (status, b"in time" in body) == (503, True)
+            assert not await asked_what_waits()
         finally:
             os.kill(pid, signal.SIGCONT)
         assert (await probe())[0] == 200
+        assert await asked_what_waits()
         own_server.stop()
         status, body = await probe()
         assert (status, b"cannot be reached" in body) == (503, True)
+        assert not await asked_what_waits()
 
 
 async def server_pid(store: Store) -> int:

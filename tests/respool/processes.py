@@ -39,12 +39,12 @@ def replica(folder, *roles, port=None, **settings):
 
 
 @asynccontextmanager
-async def streaming(url, **body):
+async def streaming(url, *, headers=None, **body):
     """An open event stream of a new response."""
     request = {"model": "demo", "input": "Say hello.", "stream": True, **body}
     async with (
         aiohttp.ClientSession() as session,
-        session.post(f"{url}/v1/responses", json=request) as answer,
+        session.post(f"{url}/v1/responses", json=request, headers=headers) as answer,
     ):
         yield answer
 

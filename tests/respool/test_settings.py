@@ -6,7 +6,7 @@ import pytest
 from pydantic import SecretStr
 
 from respool import store_url
-from respool.settings import SettingsError, keys_of, load, unknown_variables
+from respool.settings import SettingsError, headers_of, keys_of, load, unknown_variables
 
 SECRET = "hunter2hunter2"
 
@@ -77,11 +77,22 @@ def test_all_faults_are_told_at_once(monkeypatch):
         ("RESPOOL_PORT", SECRET),
         ("RESPOOL_NAMESPACE", f"{{{SECRET}}}"),
         ("RESPOOL_UPSTREAMS", SECRET),
+        ("RESPOOL_OTLP_HEADERS", SECRET),
+        ("RESPOOL_OTLP_HEADERS", f"a b={SECRET}"),
+        ("RESPOOL_OTLP_HEADERS", f"a={SECRET}\nx"),
+        ("RESPOOL_OTLP_ENDPOINT", f"http://user:{SECRET}@collector:4318"),
     ],
 )
 def test_a_fault_never_shows_the_value(name, value, monkeypatch):
     monkeypatch.setenv(name, value)
     assert SECRET not in fault()
+
+
+def test_headers_for_the_collector_are_read_and_kept_secret(monkeypatch):
+    monkeypatch.setenv("RESPOOL_OTLP_HEADERS", f"x-token={SECRET}, authorization=Basic abc==")
+    setting = load().otlp_headers
+    assert headers_of(setting) == {"x-token": SECRET, "authorization": "Basic abc=="}
+    assert load().secrets() == [SECRET, "Basic abc=="]
 
 
 def test_a_file_that_is_no_toml_is_one_line():

@@ -13,6 +13,20 @@ async def test_what_is_due_is_taken_in_order_and_held_back_from_others(store, el
     assert await elsewhere.due.take(now + 59_000) == ["early", "late"]
 
 
+async def test_it_is_told_when_the_next_one_is_due(store):
+    assert await store.due.take() == []
+    assert store.due.next_in_ms is None
+    now = await store.logs.now()
+    await store.due.enter("soon", now + 5_000)
+    await store.due.enter("later", now + 60_000)
+    assert await store.due.take(now) == []
+    assert 4_000 < store.due.next_in_ms <= 5_000
+    assert await store.due.take(now + 30_000) == ["soon"]  # which is held back for 10 s
+    await store.due.drop("soon")
+    await store.due.take(now)
+    assert 59_000 < store.due.next_in_ms <= 60_000
+
+
 async def test_a_bounded_number_is_taken(store):
     for rid in "abcde":
         await store.due.enter(rid, 1)

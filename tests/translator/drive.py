@@ -67,6 +67,7 @@ def request_entry(**body: Any) -> bytes:
     api = body.pop("_api", "responses")
     max_rounds = body.pop("_max_rounds", 10)
     history = body.pop("_history", [])
+    trace = body.pop("_trace", None)
     said = [{"type": "message", "role": "user", "id": "msg_in", "content": "hi"}]
     said += body.pop("_input", [])
     entry = {
@@ -88,6 +89,8 @@ def request_entry(**body: Any) -> bytes:
             "max_response_bytes": max_bytes,
         },
     }
+    if trace is not None:
+        entry["trace"] = trace
     return json.dumps(entry).encode()
 
 

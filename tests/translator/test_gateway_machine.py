@@ -147,6 +147,25 @@ def looking(index: int = 0, arguments: str = '{"a":1}') -> list[Event]:
 SAID = whole_message(["That is all."])
 
 
+def test_a_trace_goes_with_every_job_and_changes_nothing_that_is_public() -> None:
+    trace = {"traceparent": "00-1-2-01", "parent": "3", "tracestate": 'a="b"'}
+    runs = [Run(tools=[SEARCH, SERVER], prepared=True, **more) for more in ({}, {"_trace": trace})]
+    for run in runs:
+        run.listed("list.0", LOOK_READS)
+        run.round(*searching(0), *looking(1), usage=USAGE)
+        run.result("1.0")
+        run.result("1.1")
+        run.round(*SAID, usage=USAGE)
+        run.over()
+    without, traced = runs
+    assert traced.frames == without.frames
+    assert traced.bodies == without.bodies
+    assert without.machine.request is not None
+    assert "trace" not in without.machine.request
+    assert set(traced.jobs) == {"list.0", "1.0", "1.1"}
+    assert traced.jobs == {key: job | {"trace": trace} for key, job in without.jobs.items()}
+
+
 def test_a_search_is_shown_early_run_after_its_round_and_heard_of_in_the_next() -> None:
     run = Run(tools=[SEARCH]).open()
     assert run.frame(added(call("web_search"))) == [

@@ -51,6 +51,12 @@ def test_the_whole_entry():
     }
 
 
+def test_a_trace_is_a_part_of_the_entry_where_there_is_one():
+    trace = {"traceparent": "00-1-2-01", "parent": "", "tracestate": ""}
+    raw = request_entry(RID, "me", request(), [], upstream=UPSTREAM, limits={}, trace=trace)
+    assert loads(raw)["trace"] == trace
+
+
 def test_every_input_item_has_an_id_of_the_clients_or_a_derived_one():
     made = request(
         input=[

@@ -67,6 +67,24 @@ async def test_what_is_in_good_hands_is_looked_at_when_its_lease_ends(store: Sto
     assert await due_at(store, rid) == state.lease
 
 
+async def test_a_lease_that_runs_out_is_noticed_when_it_does_and_not_at_the_next_turn(
+    store: Store, monkeypatch
+) -> None:
+    monkeypatch.setattr(sweep, "TURN_S", 60.0)
+    takers, rid = Takers(store), await made(store)
+    await store.writer.do(acquire(store.keys, rid, token="t", lease_ms=400))
+    await store.writer.do(claim_round(store.keys, rid, round=1, token="t", lease_ms=60_000))
+    await store.due.enter(rid, after_ms=100)  # the first look finds the lease alive
+    sweeping = asyncio.create_task(Sweeper(store, lease_ms=LEASE_MS).run())
+    await wait_until(lambda: takers.offers)
+    now, state = await store.logs.now(), await store.logs.state(rid)
+    sweeping.cancel()
+    await asyncio.gather(sweeping, return_exceptions=True)
+    assert takers.offers == [("translate", rid)]
+    assert state is not None
+    assert 0 <= now - state.lease < 250  # SOONEST_TURN_S, and a busy machine
+
+
 async def test_a_dead_attempt_is_lost_and_handed_over_as_such(store: Store) -> None:
     takers, rid = Takers(store), await made(store)
     await store.writer.do(claim_round(store.keys, rid, round=1, token="t", lease_ms=1))

@@ -613,7 +613,7 @@ async def test_a_next_round_is_written_by_the_commit_and_offered(store: Store) -
     async with translating(store) as role:
         translation = await opened(store, role)
         step = Step([], [NextRound(2, b'{"round":2}')])
-        translation._fold._keep(step, translation._fold.fed)
+        translation._fold._keep(step, translation._fold.fed, 0)
         translation.flush()
         await wait_until(lambda: offers == [translation.rid])
         last = (await entries(store, translation.rid))[-1]
@@ -624,7 +624,7 @@ async def test_a_next_round_is_written_by_the_commit_and_offered(store: Store) -
 async def test_a_commit_too_large_for_the_store_fails_that_response(store, monkeypatch) -> None:
     async with translating(store) as role:
         translation = await opened(store, role)
-        translation._fold._keep(Step(frames=[b"x" * 100_000]), translation._fold.fed)
+        translation._fold._keep(Step(frames=[b"x" * 100_000]), translation._fold.fed, 0)
         monkeypatch.setattr("streams.writer.MAX_CALL_BYTES", 50_000)
         translation.flush()
         frames = await stream(store, translation.rid)

@@ -18,7 +18,7 @@ of one upstream SSE block without its closing blank line, or the whole of a body
 """
 
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 
 class Kind(StrEnum):
@@ -64,6 +64,8 @@ class RequestEntry(TypedDict):
     "reasoning_history": "none" | "reasoning_content" | "reasoning"}`"""
     limits: dict[str, int]
     """`{"max_rounds", "max_attempts", "max_response_bytes"}`"""
+    trace: NotRequired[dict[str, str]]
+    """Where the response stands in a trace, where there is one (`streams.tracing`). Nothing public depends on it."""
 
 
 How = Literal["ok", "eof", "reset", "refused", "http", "timeout", "too_large", "lost"]

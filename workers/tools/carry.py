@@ -18,6 +18,7 @@ from streams.faults import StoreFull
 from streams.scripts import tools
 from streams.scripts.refused import Reason, Refused
 from streams.store import Store
+from streams.tracing import Span, Trace, tracing
 from translator.protocol.entries import Kind
 from translator.protocol.errors import StoreError
 from workers.tools.job import Failed, Job, Listing, Outcome, list_data, result_data
@@ -34,6 +35,8 @@ LISTEN_S: Final = 0.5
 
 STOPPED_TEXT: Final = "The worker that ran this call was stopped."
 BROKEN_TEXT: Final = "The tool could not be run."
+TOOK: Final = metrics.histogram("tool_call_seconds")
+
 FULL_TEXT: Final = "The result is larger than what the response may still hold."
 
 
@@ -64,7 +67,7 @@ class Carried:
         self.rid = rid
         self._on_more = on_more
         self._stopped = asyncio.Event()  # set by `stop`
-        self._claimed: tools.Job | None = None  # from the claim on
+        self.held = False  # from the claim to the end: the call is ours
 
     def stop(self) -> None:
         """End now: what may run again is given back, the rest gets a failed result."""
@@ -77,10 +80,12 @@ class Carried:
             if claimed is not None:
                 await self._carry(claimed)
         except Refused as refusal:
-            log.debug("%s moved on without its call: %s", self.rid, refusal.reason)
+            about = {"response": self.rid}
+            log.debug("%s moved on without its call: %s", self.rid, refusal.reason, extra=about)
         except StoreError as error:
             # Its claim runs out: the call is given to somebody else, or failed by the sweeper.
-            log.warning("A call of %s has no result: %s", self.rid, error.message)
+            about = {"response": self.rid}
+            log.warning("A call of %s has no result: %s", self.rid, error.message, extra=about)
 
     async def _claim(self) -> tools.Job | None:
         call = tools.claim_tool(
@@ -98,6 +103,7 @@ class Carried:
 
     async def _carry(self, claimed: tools.Job) -> None:
         began = time.monotonic()
+        self.held = True
         if claimed.free:
             self._on_more(self.rid)
         job = Job.of(claimed.data)
@@ -107,10 +113,19 @@ class Carried:
         took = time.monotonic() - began
         ok = done.ok if isinstance(done, Outcome) else done.error is None
         metrics.count("tool_calls_total", tool=_label(job), ok=str(ok).lower())
+        TOOK.observe(took)
         log.info(
             "%s %s of %s: %s after %.0f ms",
             *(job.tool, job.key, self.rid, "ok" if ok else "failed", took * 1000),
+            extra={"response": self.rid, "tool": _label(job), "ms": round(took * 1000)},
         )
+        if tracing.on and (trace := Trace.of(job.trace)) is not None:
+            about: dict[str, str | int] = {
+                "respool.response": self.rid,
+                "respool.tool": _label(job),
+            }
+            ended = claimed.t + took * 1000
+            tracing.emit(Span("tool", "client", trace.child(), claimed.t, ended, not ok, about))
         await self._write(job, done, claimed.t, claimed.t + round(took * 1000))
 
     async def _supervised(self, job: Job, claimed: tools.Job) -> Outcome | Listing | None:
@@ -155,7 +170,8 @@ class Carried:
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - a tool's bug is its call's failure; its text may hold anything
-            log.error("%s %s of %s broke: %s", job.tool, job.key, self.rid, type(error).__name__)  # noqa: TRY400
+            line = (job.tool, job.key, self.rid, type(error).__name__)
+            log.error("%s %s of %s broke: %s", *line, extra={"response": self.rid})  # noqa: TRY400
             return _failure(job, Failed.protocol(-32603, BROKEN_TEXT))
 
     async def _beaten(self, fence: str) -> str:
@@ -171,7 +187,8 @@ class Carried:
                 return refusal.reason
             except StoreError as error:
                 # The call may well end before the store is back; its result then goes the same way.
-                log.info("A heartbeat of %s was lost: %s", self.rid, error.message)
+                about = {"response": self.rid}
+                log.info("A heartbeat of %s was lost: %s", self.rid, error.message, extra=about)
                 continue
             if wanted.cancelled or wanted.done:
                 return "cancelled" if wanted.cancelled else "done"

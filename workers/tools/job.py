@@ -37,6 +37,8 @@ class Job:
     """The model's JSON text, whatever that is."""
     idempotent: bool
     options: dict[str, Any]
+    trace: dict[str, str] | None = None
+    """Where its response stands in a trace (`streams.tracing`)."""
 
     @classmethod
     def of(cls, data: bytes) -> "Job":
@@ -51,6 +53,7 @@ class Job:
             arguments=j.get("arguments") or "",
             idempotent=bool(j.get("idempotent")),
             options=j.get("options") or {},
+            trace=j.get("trace"),
         )
 
     @property

@@ -11,7 +11,7 @@ import asyncio
 from types import TracebackType
 from typing import Final, Self
 
-from streams import figures, metrics
+from streams import metrics
 from streams.jobs import Jobs
 from streams.store import Store
 from workers.tools.carry import Carried, ToolLimits
@@ -38,8 +38,8 @@ class Tools:
     async def __aenter__(self) -> Self:
         await self._registry.__aenter__()
         self._store.work.register("tools", self.take)
-        figures.show(self._store)
         metrics.gauge("tool_calls_open", lambda: len(self._calls))
+        metrics.gauge("leases_held", lambda: sum(one.held for one in self._calls), work="tool")
         return self
 
     async def __aexit__(
