@@ -236,11 +236,11 @@ def _state(reply: Any) -> State | None:
         cancelled=h[b"cancel"] == b"1",
         reader=int(h[b"reader"]),
         jobs=int(h.get(b"jobs", 0)),  # a response may be older than this code, here and above
-        results=_results(h.get(b"results", b"").decode()),
+        results=results_of(h.get(b"results", b"").decode()),
     )
 
 
-def _results(listed: str) -> dict[tuple[int, int], int]:
+def results_of(listed: str) -> dict[tuple[int, int], int]:
     """`<round>.<slot>:<entry>,…`, as tool_result and expire_tools write it."""
     found = {}
     for one in filter(None, listed.split(",")):
@@ -248,3 +248,8 @@ def _results(listed: str) -> dict[tuple[int, int], int]:
         number, _, slot = place.partition(".")
         found[int(number), int(slot)] = int(entry)
     return found
+
+
+def results_text(results: dict[tuple[int, int], int]) -> str:
+    """The reverse of `results_of`."""
+    return ",".join(f"{number}.{slot}:{entry}" for (number, slot), entry in results.items())
