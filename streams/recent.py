@@ -59,15 +59,20 @@ class _Mark(NamedTuple):
 
 
 async def recent(
-    store: Store, *, limit: int, tenant: str | None = None, status: str | None = None
+    store: Store,
+    *,
+    limit: int,
+    tenant: str | None = None,
+    status: str | None = None,
+    stored: bool = False,
 ) -> Found:
-    """The newest `limit` responses, of all tenants or one, of every status or one."""
+    """The newest `limit` responses, of all tenants or one, of every status or one; with `stored` only ones that are kept."""
     newest: list[_Mark] = []
     walked, whole = 0, True
     async for rids in _batches(store):
         replies = await asyncio.gather(*(store.reads.do(_mark(store.keys, rid)) for rid in rids))
-        for rid, (created, whose, is_now) in zip(rids, replies, strict=True):
-            wanted = tenant in (None, whose) and status in (None, is_now)
+        for rid, (created, whose, is_now, is_kept) in zip(rids, replies, strict=True):
+            wanted = tenant in (None, whose) and status in (None, is_now) and is_kept >= stored
             if created is not None and wanted:
                 _keep(newest, _Mark(created, rid), limit)
         walked += len(rids)
@@ -103,16 +108,16 @@ async def _batches(store: Store) -> AsyncIterator[list[str]]:
         yield batch
 
 
-def _mark(keys: Keys, rid: str) -> Call[tuple[int | None, str, str]]:
-    names = ("created", "tenant", "status")
+def _mark(keys: Keys, rid: str) -> Call[tuple[int | None, str, str, bool]]:
+    names = ("created", "tenant", "status", "store")
     return Call(rid, None, ("HMGET", keys.state(rid)), names, _marked)
 
 
-def _marked(reply: Any) -> tuple[int | None, str, str]:
-    created, tenant, status = reply
+def _marked(reply: Any) -> tuple[int | None, str, str, bool]:
+    created, tenant, status, kept = reply
     if created is None:
-        return None, "", ""
-    return int(created), tenant.decode(), status.decode()
+        return None, "", "", False
+    return int(created), tenant.decode(), status.decode(), kept == b"1"
 
 
 async def _recent(store: Store, rid: str) -> Recent | None:

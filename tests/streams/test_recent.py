@@ -16,11 +16,11 @@ CREATED = frame(
 )
 
 
-async def made(store: Store, count: int, **changes) -> list[str]:
+async def made(store: Store, count: int, *, kept: bool = True, **changes) -> list[str]:
     """So many responses, newest first."""
     rigs = [Rig(store) for _ in range(count)]
     for rig in rigs:
-        await rig.create(**changes)
+        await rig.create(store=kept, **changes)
         await store.connections.command("HSET", rig.keys.state(rig.rid), "created", next(TIMES))
     return [rig.rid for rig in reversed(rigs)]
 
@@ -46,6 +46,13 @@ async def test_of_one_tenant_or_one_status(store):
     done = await Rig(store).finished()
     assert ids(await recent(store, limit=10, status="completed")) == [done.rid]
     assert set(ids(await recent(store, limit=10, tenant="acme"))) == {*mine, done.rid}
+
+
+async def test_without_those_that_are_not_kept(store):
+    kept = await made(store, 2)
+    fleeting = await made(store, 3, kept=False)
+    assert set(ids(await recent(store, limit=10))) == {*kept, *fleeting}
+    assert ids(await recent(store, limit=2, stored=True)) == kept
 
 
 async def test_a_response_comes_with_its_state_and_model(store):
