@@ -67,6 +67,8 @@ class State:
     """Calls for tool workers that have no result yet."""
     results: dict[tuple[int, int], int]
     """Entry of each call's result, by the call's round and slot."""
+    epoch: int = 0
+    """How often the response was taken for translating: more than once where a translator was lost or stopped."""
 
 
 class Logs:
@@ -237,6 +239,7 @@ def _state(reply: Any) -> State | None:
         reader=int(h[b"reader"]),
         jobs=int(h.get(b"jobs", 0)),  # a response may be older than this code, here and above
         results=results_of(h.get(b"results", b"").decode()),
+        epoch=int(h.get(b"epoch", 0)),
     )
 
 
