@@ -119,6 +119,7 @@ def api_settings(settings: Settings) -> ApiSettings:
             offer.tool for offer in Registry(tool_settings(settings)).offers() if offer.on
         ),
         sse_ids=settings.sse_ids,
+        debug_ui=settings.debug_ui,
         api_keys=settings.tenants,
         allow_anonymous=settings.allow_anonymous,
     )
