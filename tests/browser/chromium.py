@@ -66,6 +66,11 @@ class Browser:
     async def open(self, url: str) -> None:
         await asyncio.to_thread(self._driver.get, url)
 
+    async def leave(self) -> None:
+        """Close the page, before what it asks goes away."""
+        await self.console()
+        await self.open("about:blank")
+
     async def reload(self) -> None:
         await asyncio.to_thread(self._driver.refresh)
 

@@ -37,15 +37,15 @@ async def browser(driver) -> AsyncIterator[object]:
     page = Browser(driver)
     await page.tidy()
     yield page
-    errors = await page.console()
-    await page.open("about:blank")
-    assert not errors, errors
+    await page.leave()
+    assert not page.errors, page.errors
 
 
 @pytest.fixture
-async def rig(store: Store) -> AsyncIterator[Rig]:
-    """A gateway with the debug page."""
+async def rig(store: Store, browser) -> AsyncIterator[Rig]:
+    """A gateway with the debug page, which the browser has left when it ends."""
     from tests.browser.stage import stage
 
     async with stage(store) as made:
         yield made
+        await browser.leave()

@@ -145,11 +145,12 @@ async def test_the_death_of_its_replica_and_a_reload_lose_and_repeat_nothing(
             assert await browser.js(f"return {FRAMES}") == whole
             assert "".join(WORDS) in await browser.text("#client")
             # The marks of this tab have outlived the reload.
-            assert "connection lost after frame" in await browser.js(f"return {MARKS}")
+            await browser.until(f"/connection lost after frame/.test({MARKS})")
             await browser.press("r")
             await browser.until(
                 "document.querySelector('#verdict').dataset.verdict === 'identical'"
             )
+            await browser.leave()
     # A connection that was cut is an error in the console, and nothing else is.
     assert all("ERR_" in said for said in await browser.console())
     browser.errors.clear()
@@ -177,6 +178,7 @@ async def test_a_translator_that_is_lost_is_a_mark(browser: Browser, store: Stor
             await settled(browser)
         assert await browser.js(f"return {FRAMES}") == whole
         assert "2, one after another" in await browser.text("#facts")
+        await browser.leave()
 
 
 async def test_a_lost_reader_of_the_upstream_and_the_next_attempt_are_marks(
@@ -201,6 +203,6 @@ async def test_a_lost_reader_of_the_upstream_and_the_next_attempt_are_marks(
             await stack.enter_async_context(second)
             await rest()
             await settled(browser)
-        marks = await browser.js(f"return {MARKS}")
-        assert "upstream's reader lost" in marks
-        assert "attempt 2: ingest taken over" in marks
+        for mark in ("upstream's reader lost", "attempt 2: ingest taken over", "completed"):
+            await browser.until(f'{MARKS}.includes("{mark}")')
+        await browser.leave()

@@ -75,7 +75,7 @@ async function open(id) {
   filter.clear();
   machinePane.reset();
   bytesPane.reset();
-  by("client").replaceChildren();
+  clientPane.reset();
   warn("");
   say(by("rid"), id);
   by("facts").replaceChildren();

@@ -5,7 +5,7 @@ import { of, raw } from "./server.js";
 import { bytes, number, plain } from "./words.js";
 
 const SETTLE_MS = 80;
-const MOST = 64 * 1024; // bytes that are shown; the export has all
+const MOST = 16 * 1024; // bytes that are shown; the export has all
 const MOST_HEX = 8 * 1024;
 const KEPT = 30;
 

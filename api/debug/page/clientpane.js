@@ -1,5 +1,6 @@
 // What the client saw: the response as its public frames had built it up to the moment that is chosen.
 import { by, el, press, say } from "./dom.js";
+import { Sticky } from "./sticky.js";
 import { facts, pretty, text } from "./texts.js";
 import { number, short } from "./words.js";
 
@@ -8,11 +9,17 @@ const MOST_ITEMS = 40; // cards: the last ones, and the one that was touched
 export class ClientPane {
   constructor() {
     this.json = false;
+    this.box = new Sticky(by("client"));
     by("client-json").addEventListener("click", () => {
       this.json = !this.json;
       press(by("client-json"), this.json);
-      this.picture ? this.#draw() : null;
+      if (this.picture) this.#draw();
     });
+  }
+
+  reset() {
+    this.picture = null;
+    this.box.fill();
   }
 
   /** `picture` is null while it is being prepared. */
@@ -20,20 +27,17 @@ export class ClientPane {
     say(by("client-at"), seq < 0 ? "nothing yet" : `frame ${number(seq)}`);
     if (!picture) return by("client").classList.add("stale");
     by("client").classList.remove("stale");
+    if (this.picture && this.seq === seq) return; // what was opened in it stays open
     this.picture = picture;
+    this.seq = seq;
     this.#draw();
   }
 
   #draw() {
-    const { picture } = this, box = by("client");
-    const top = box.scrollTop, low = box.scrollHeight - top - box.clientHeight < 40;
-    if (this.json) {
-      const items = picture.items.map((held) => held && held.item);
-      box.replaceChildren(text(pretty(picture.ended ? picture.response : { ...picture.response, output: items })));
-    } else {
-      box.replaceChildren(...this.#cards(picture));
-    }
-    box.scrollTop = low ? box.scrollHeight : top;
+    const { picture } = this;
+    if (!this.json) return this.box.fill(...this.#cards(picture));
+    const items = picture.items.map((held) => held && held.item);
+    this.box.fill(text(pretty(picture.ended ? picture.response : { ...picture.response, output: items })));
   }
 
   #cards(picture) {

@@ -22,8 +22,16 @@ export class Ledger {
     this.hover = -1;
     this.pool = [];
     this.dirty = false;
-    this.box.addEventListener("scroll", () => this.draw(), { passive: true });
-    new ResizeObserver(() => this.draw()).observe(this.box);
+    // Asked for once a change, not while a picture is being made: that would lay the page out twice.
+    this.top = this.high = 0;
+    this.box.addEventListener("scroll", () => {
+      this.top = this.box.scrollTop;
+      this.draw();
+    }, { passive: true });
+    new ResizeObserver(() => {
+      this.high = this.box.clientHeight;
+      this.draw();
+    }).observe(this.box);
     const rowOf = (target) => Number(target.closest?.("[data-row]")?.dataset.row ?? -1);
     this.inner.addEventListener("click", (pressed) => {
       const row = rowOf(pressed.target);
@@ -52,7 +60,7 @@ export class Ledger {
     const other = run !== this.run;
     this.run = run;
     this.rows = rows;
-    if (other) this.box.scrollTop = 0;
+    if (other) this.#scroll(0);
     const say_ = rows ? `${number(rows.length)} of ${number(run.rowCount)} rows` : `${number(run.rowCount)} rows`;
     say(by("ledger-count"), say_);
     this.#size();
@@ -63,12 +71,18 @@ export class Ledger {
   move(row, reveal = true) {
     this.row = row;
     if (reveal) {
-      const at = Math.max(0, this.place(row)), high = this.box.clientHeight;
-      const y = at * ROW * this.scale, top = this.box.scrollTop;
-      if (y < top + ROW) this.box.scrollTop = Math.max(0, y - ROW);
-      else if (y > top + high - 2 * ROW) this.box.scrollTop = y - high + 2 * ROW;
+      const { top, high } = this, y = Math.max(0, this.place(row)) * ROW * this.scale;
+      if (y < top + ROW) this.#scroll(Math.max(0, y - ROW));
+      else if (y > top + high - 2 * ROW) this.#scroll(y - high + 2 * ROW);
     }
     this.draw();
+  }
+
+  /** What is shown is drawn for that place before the box itself is there. */
+  #scroll(top) {
+    const most = Math.max(0, this.count * ROW * this.scale - this.high);
+    this.top = Math.min(Math.max(top, 0), most);
+    this.scrolled = true;
   }
 
   point(row) {
@@ -95,8 +109,11 @@ export class Ledger {
   }
 
   #draw() {
-    const { box, run, count, scale } = this;
-    const high = box.clientHeight, top = box.scrollTop;
+    const { box, run, count, scale, high, top } = this;
+    if (this.scrolled) {
+      this.scrolled = false;
+      box.scrollTop = top;
+    }
     const first = Math.max(0, Math.floor(top / scale / ROW) - SPARE);
     const last = Math.min(count, first + Math.ceil(high / ROW) + 2 * SPARE);
     const shift = top - (top / scale); // 0 where nothing is scaled

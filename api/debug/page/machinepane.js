@@ -2,6 +2,7 @@
 // the input log again up to there; asked for at most so often, and only for the moment where the user stays.
 import { by, el, press, say } from "./dom.js";
 import { kindOf } from "./clientpane.js";
+import { Sticky } from "./sticky.js";
 import { facts, pretty, text } from "./texts.js";
 import { json, of } from "./server.js";
 import { bytes, number, short } from "./words.js";
@@ -15,6 +16,7 @@ export class MachinePane {
     this.json = false;
     this.kept = new Map();
     this.wanted = 0;
+    this.box = new Sticky(by("machine"));
     by("machine-json").addEventListener("click", () => {
       this.json = !this.json;
       press(by("machine-json"), this.json);
@@ -28,7 +30,8 @@ export class MachinePane {
     this.state = null;
     this.stopping?.abort();
     clearTimeout(this.timer);
-    by("machine").replaceChildren();
+    this.timer = 0;
+    this.box.fill();
     say(by("machine-at"), "");
   }
 
@@ -56,7 +59,7 @@ export class MachinePane {
       this.#got(n, state);
     } catch (error) {
       if (error.name === "AbortError") return;
-      by("machine").replaceChildren(el("p", "wrong", error.message));
+      this.box.fill(el("p", "wrong", error.message));
       pause = 1000;
     } finally {
       this.timer = 0;
@@ -73,10 +76,8 @@ export class MachinePane {
   }
 
   #draw() {
-    const { state } = this, box = by("machine");
-    const top = box.scrollTop, low = box.scrollHeight - top - box.clientHeight < 40;
-    box.replaceChildren(...(this.json ? [text(pretty(state))] : this.#cards(state)));
-    box.scrollTop = low ? box.scrollHeight : top;
+    const { state } = this;
+    this.box.fill(...(this.json ? [text(pretty(state))] : this.#cards(state)));
   }
 
   #cards(state) {
