@@ -76,7 +76,7 @@ def state_after(
     for turn in refold(rid, entries, machine):
         if turn.entry.n == n or (seq is not None and seq < turn.first_seq + len(turn.frames)):
             return turn, state_of(machine)
-    raise LookupError(f"no entry {n}" if seq is None else f"no frame {seq}")
+    raise LookupError(f"it has no entry {n}" if seq is None else f"it has no frame {seq}")
 
 
 def compare(

@@ -116,9 +116,9 @@ def test_the_state_after_a_frame_is_the_one_after_its_entry():
         turn, state = state_after(RID, ENTRIES, seq=seq)
         assert turn.first_seq <= seq < turn.first_seq + len(turn.frames) == state["next_seq"]
         assert state_after(RID, ENTRIES, n=turn.entry.n) == (turn, state)
-    with pytest.raises(LookupError, match="no frame 99"):
+    with pytest.raises(LookupError, match="it has no frame 99"):
         state_after(RID, ENTRIES, seq=99)
-    with pytest.raises(LookupError, match="no entry 99"):
+    with pytest.raises(LookupError, match="it has no entry 99"):
         state_after(RID, ENTRIES, n=99)
 
 
