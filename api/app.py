@@ -18,6 +18,7 @@ from api.auth import Auth
 from api.cancel import Cancel
 from api.context import Context
 from api.create import Create
+from api.debug.routes import routes as debug_routes
 from api.delete import Delete
 from api.health import Health
 from api.input_items import InputItems
@@ -58,6 +59,7 @@ def application(context: Context) -> ASGIApp:
             route("/healthz", GET=health.healthz, HEAD=health.healthz),
             route("/readyz", GET=health.readyz, HEAD=health.readyz),
             route("/metrics", GET=health.metrics, HEAD=health.metrics),
+            *(route(path, GET=get) for path, get in debug_routes(context, auth).items()),
         ],
         # A redirect to the path without its slash would lose a POST's body in many clients: such a path is unknown.
         redirect_slashes=False,

@@ -75,6 +75,9 @@ class ApiSettings:
     sse_ids: bool = False
     """Send SSE `id:` lines on every stream, asked for or not (D11)."""
 
+    debug_ui: bool = False
+    """Serve the debug page under `/debug`, to every tenant its own responses."""
+
 
 @dataclass(frozen=True, slots=True)
 class Context:

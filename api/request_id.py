@@ -49,8 +49,17 @@ STOPPING: Final = Overloaded(
 )
 """Not to be repeated by itself: what the request began may be running on elsewhere."""
 
-PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Routes that machines ask every few seconds: while all is well they would fill the log."""
+PROBES: Final = frozenset(
+    {
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/debug/api/responses",
+        "/debug/api/responses/{response_id}/log",
+        "/debug/api/responses/{response_id}/state",
+    }
+)
+"""Routes that machines, and open debug pages, ask every few seconds: while all is well they would fill the log."""
 
 KINDS: Final[tuple[tuple[type[RespoolError], str], ...]] = (
     (AuthenticationError, "key"),

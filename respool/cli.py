@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from respool import __version__
+from respool import __version__, inspection
 from respool.roles import ALL, Role
 from respool.unusable import Unusable
 
@@ -85,6 +85,9 @@ def demo(
     from respool.demo import run  # noqa: PLC0415
 
     raise typer.Exit(run(once=once))
+
+
+inspection.register(app)
 
 
 def main() -> None:

@@ -57,7 +57,11 @@ async def _run(*, once: bool) -> int:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="respool-demo-")))
         upstream = await stack.enter_async_context(serving())
-        settings = {"RESPOOL_UPSTREAM_URL": upstream, "RESPOOL_LOG_LEVEL": "WARNING"}
+        settings = {
+            "RESPOOL_UPSTREAM_URL": upstream,
+            "RESPOOL_LOG_LEVEL": "WARNING",
+            "RESPOOL_DEBUG_UI": "true",
+        }
         second = Replica(folder, settings, port=PORT if port_is_free(PORT) else None)
         first = Replica(folder, settings, roles=[Role.API])
         for replica in (second, first):

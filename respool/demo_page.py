@@ -112,6 +112,7 @@ class Page:
                 f"curl -N '{url}/{response_id}?stream=true&starting_after=20'",
             ),
             ("What it came to:", f"curl {url}/{response_id}"),
+            ("What happened, frame by frame, in a browser:", f"{replica.url}/debug#{response_id}"),
             (
                 "In front of your own model:",
                 "RESPOOL_UPSTREAM_URL=http://127.0.0.1:8000/v1 respool serve",

@@ -150,6 +150,7 @@ def api_settings(settings: Settings) -> ApiSettings:
             offer.tool for offer in Registry(tool_settings(settings)).offers() if offer.on
         ),
         sse_ids=settings.sse_ids,
+        debug_ui=settings.debug_ui,
         allow_anonymous=settings.allow_anonymous,
     )
 

@@ -67,6 +67,8 @@ class State:
     """Calls for tool workers that have no result yet."""
     results: dict[tuple[int, int], int]
     """Entry of each call's result, by the call's round and slot."""
+    epoch: int = 0
+    """How often the response was taken for translating: more than once where a translator was lost or stopped."""
 
 
 class Logs:
@@ -243,11 +245,12 @@ def _state(reply: Any) -> State | None:
         cancelled=h[b"cancel"] == b"1",
         reader=int(h[b"reader"]),
         jobs=int(h.get(b"jobs", 0)),  # a response may be older than this code, here and above
-        results=_results(h.get(b"results", b"").decode()),
+        results=results_of(h.get(b"results", b"").decode()),
+        epoch=int(h.get(b"epoch", 0)),
     )
 
 
-def _results(listed: str) -> dict[tuple[int, int], int]:
+def results_of(listed: str) -> dict[tuple[int, int], int]:
     """`<round>.<slot>:<entry>,…`, as tool_result and expire_tools write it."""
     found = {}
     for one in filter(None, listed.split(",")):
@@ -255,3 +258,8 @@ def _results(listed: str) -> dict[tuple[int, int], int]:
         number, _, slot = place.partition(".")
         found[int(number), int(slot)] = int(entry)
     return found
+
+
+def results_text(results: dict[tuple[int, int], int]) -> str:
+    """The reverse of `results_of`."""
+    return ",".join(f"{number}.{slot}:{entry}" for (number, slot), entry in results.items())

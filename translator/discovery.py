@@ -62,3 +62,14 @@ class Discovery:
     def items(self) -> list[dict[str, Any]]:
         """The lists as the client sees them."""
         return [one.final for one in self._lists if one.final is not None]
+
+    def picture(self) -> list[dict[str, Any]]:
+        """The lists as plain JSON."""
+        return [
+            {
+                "server": one.server.index,
+                "label": one.server.label,
+                "answered": one.result is not None,
+            }
+            for one in self._lists
+        ]

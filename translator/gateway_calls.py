@@ -58,6 +58,17 @@ class GatewayCall:
         output = output_of(self.result["content"], self.result.get("images"))
         return told(self.item, self.call_id, output)
 
+    def picture(self) -> dict[str, Any]:
+        """The call as plain JSON, its text aside."""
+        return {
+            "slot": self.item.slot,
+            "call_id": self.call_id,
+            "name": self.item.name,
+            "refusal": self.refusal,
+            "cut": self.cut,
+            "answered": self.result is not None,
+        }
+
     def job(self, key: str) -> bytes:
         """What a worker needs to know to run it (`workers.tools.job`)."""
         tool, said = self.tool, self.tool.definition

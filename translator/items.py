@@ -161,3 +161,20 @@ class Item:
     def unnamed(self) -> bool:
         """A call whose owner cannot be told yet (upstream-quirks.md section 7)."""
         return self.is_call and not self.name
+
+    def picture(self) -> dict[str, Any]:
+        """The item so far as plain JSON."""
+        found: dict[str, Any] = {
+            "slot": self.slot,
+            "output_index": self.place,
+            "type": self.type,
+            "ids": sorted(self.ids),
+            "ended": self.ended.value,
+        }
+        if self.is_call:
+            named = {"name": self.name, "call_id": self.call_id, "namespace": self.namespace}
+            return {**found, **named, "text": self.held + self.text.joined() or self.initial}
+        parts = [
+            {"kind": part.kind, "done": part.done, "text": part.joined()} for part in self.parts
+        ]
+        return {**found, "parts": parts}

@@ -52,6 +52,16 @@ class Lifecycle(ABC):
         self.final: dict[str, Any] | None = None
         self._out = out
 
+    def picture(self) -> dict[str, Any]:
+        """What the client knows of the item, as plain JSON, its text aside."""
+        return {
+            "output_index": self.index,
+            "id": self.id,
+            "type": self.item.type,
+            "slot": self.item.slot,
+            "closed": self.final is not None,
+        }
+
     @property
     def ended(self) -> dict[str, Any]:
         """The item as it ended; to be asked for only once it has."""

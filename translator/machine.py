@@ -149,6 +149,38 @@ class Machine:
         """Whether the terminal frame was made."""
         return self.response is not None
 
+    @property
+    def phase(self) -> str:
+        """What the response waits for."""
+        if self._request is None:
+            return "before the request"
+        if self.response is not None:
+            return "ended"
+        if self._discovery is not None and self._discovery.waits:
+            return "listing tools"
+        if self._round is None:
+            return "before the first attempt"
+        if self._round.result is None:
+            return "upstream"
+        return "tools" if self._round.waits else "next round"
+
+    def picture(self) -> dict[str, Any]:
+        """The state after the last entry as plain JSON, for people who look for a fault; nothing is changed by it."""
+        lists, current = self._discovery, self._round
+        return {
+            "status": self.status,
+            "phase": self.phase,
+            "next_seq": self._out.sequence,
+            "attempt": self._attempt,
+            "round": current.picture() if current is not None else None,
+            "lists": lists.picture() if lists is not None else [],
+            "shown": [shown.picture() for shown in self._shown.items],
+            "calls": self._shown.calls,
+            "usage": self._usage,
+            "input_bytes": self._log_bytes,
+            "output_bytes": self._out.bytes,
+        }
+
     def feed(self, entry: Entry) -> Step:
         """Fold the next entry."""
         if self.response is not None:

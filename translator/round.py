@@ -10,6 +10,7 @@ boundary → lifecycle.
 """
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, Final
 
 from translator.accumulator import Accumulator, RoundResult
@@ -231,6 +232,24 @@ class Round:
             result = call.result or {"content": error_text(call.refusal or NOT_ALLOWED)}
             found.append({**item, "approval_request_id": question, "result": result})
         return found
+
+    def picture(self) -> dict[str, Any]:
+        """The round so far as plain JSON: what the upstream said, and what of it waits."""
+        waiting = self._boundary.waiting
+        items = []
+        for item in self._items:
+            wall = self._boundary.wall(item)
+            held = wall.name.lower() if wall is not None else "behind"
+            items.append({**item.picture(), "held": held if item.slot in waiting else None})
+        result = self.result
+        return {
+            "number": self.number,
+            "public": self.public,
+            "result": asdict(result) if result is not None else None,
+            "items": items,
+            "calls": [call.picture() for call in self._in_order()],
+            "tolerated": dict(self.tolerated),
+        }
 
     # ---- who waits for whom -------------------------------------------------------------------
 

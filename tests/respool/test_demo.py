@@ -47,6 +47,9 @@ async def test_it_serves_until_ctrl_c_and_what_it_says_to_try_works(tmp_path):
     status, body = await get(host, path)
     assert status == 200
     assert body.endswith("data: [DONE]\n\n")
+    page, shown = re.search(r"(http://\S+)/debug#(resp_\S+)", said).groups()
+    assert (await get(page, "/debug"))[0] == 200
+    assert (await get(page, f"/debug/api/responses/{shown}"))[0] == 200
     demo.send_signal(signal.SIGINT)
     _, errors = await demo.communicate()
     assert (demo.returncode, errors) == (0, b"")

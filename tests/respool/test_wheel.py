@@ -10,7 +10,7 @@ import pytest
 
 from respool.demo_upstream import HELLO, serving
 from respool.replica import Replica
-from tests.respool.processes import environment, post
+from tests.respool.processes import environment, get, post
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"translator", "streams", "ingest", "workers", "api", "respool"}
@@ -35,6 +35,8 @@ def test_it_holds_the_packages_their_scripts_and_the_licence(wheel):
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == PACKAGES
     in_checkout = {path.name for path in (ROOT / "streams" / "scripts").glob("*.lua")}
     assert {Path(name).name for name in names if name.endswith(".lua")} == in_checkout
+    page = {path.name for path in (ROOT / "api" / "debug" / "page").iterdir()}
+    assert {Path(name).name for name in names if name.startswith("api/debug/page/")} == page
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert "Name: respool\n" in metadata
     assert "Requires-Python: >=3.11\n" in metadata
@@ -61,7 +63,9 @@ async def test_it_serves_from_an_empty_folder(tmp_path):
     folder.mkdir()
     async with (
         serving() as upstream,
-        Replica(folder, {"RESPOOL_UPSTREAM_URL": upstream}) as served,
+        Replica(folder, {"RESPOOL_UPSTREAM_URL": upstream, "RESPOOL_DEBUG_UI": "true"}) as served,
     ):
         status, response = await post(served.url)
+        page, module = [await get(served.url, path) for path in ("/debug", "/debug/app.js")]
     assert (status, response["output"][0]["content"][0]["text"]) == (200, HELLO)
+    assert (page[0], module[0]) == (200, 200)

@@ -18,6 +18,7 @@ async def test_who_acquires_learns_what_is_committed(rig):
     await rig.release()
     again = await rig.acquire("b")
     assert (again.fence, again.cursor, again.seq, again.digest) == ("2:b", 2, 1, "d")
+    assert (await rig.state()).epoch == 2
 
 
 async def test_a_response_has_one_holder(rig):

@@ -1,0 +1,181 @@
+"""A headless Chromium, driven through Selenium, as the tests use it: asked from the event loop, in threads of its own.
+
+The gateway under test runs in the test's event loop, so nothing here may block it. Pages are looked at by script, not
+by Selenium's own waits: every wait is one for a condition of ours.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+
+from tests.wait import wait_until
+
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    # A small /dev/shm, as containers have it, would end the renderer.
+    *("--disable-dev-shm-usage", "--hide-scrollbars", "--force-device-scale-factor=1"),
+)
+WINDOW = (1440, 900)
+SOON_S = 10.0
+"""What a page may take on a machine that does other things as well; most takes some hundredths."""
+
+
+def missing() -> str:
+    """What this machine lacks to run a browser, or nothing."""
+    wanted = {"chromium": "Debian's chromium", "chromedriver": "Debian's chromium-driver"}
+    return ", ".join(name for command, name in wanted.items() if shutil.which(command) is None)
+
+
+@contextmanager
+def chromium(folder: Path) -> Iterator[webdriver.Chrome]:
+    """A browser with a profile of its own, gone at the end with every process of it."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for flag in (*FLAGS, f"--user-data-dir={folder}", "--window-size={},{}".format(*WINDOW)):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
+    driver = webdriver.Chrome(options=options, service=service)
+    pid = driver.capabilities["goog:processID"]
+    try:
+        yield driver
+    finally:
+        driver.quit()
+        with suppress(ProcessLookupError):  # it has gone by itself, as it should
+            os.kill(pid, signal.SIGKILL)
+
+
+class Browser:
+    """One page after another in one browser."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self._driver = driver
+        self.errors: list[str] = []
+        """What the console said that was an error or a warning, so far."""
+
+    async def open(self, url: str) -> None:
+        await asyncio.to_thread(self._driver.get, url)
+
+    async def leave(self) -> None:
+        """Close the page, before what it asks goes away."""
+        await self.console()
+        await self.open("about:blank")
+
+    async def reload(self) -> None:
+        await asyncio.to_thread(self._driver.refresh)
+
+    async def js(self, script: str, *given: Any) -> Any:
+        """What a script returns; one that gives a promise is awaited."""
+        return await asyncio.to_thread(self._driver.execute_script, script, *given)
+
+    async def until(self, expression: str, within_s: float = SOON_S) -> Any:
+        """What an expression gives once it is true."""
+        last = None
+
+        async def true() -> Any:
+            nonlocal last
+            last = await self.js(f"return {expression}")
+            return last
+
+        try:
+            return await wait_until(true, within_s)
+        except AssertionError:
+            raise AssertionError(
+                f"{expression}: {last!r} after {within_s} s; {await self.shown()}"
+            ) from None
+
+    async def shown(self) -> str:
+        """What a person would read, short, for a failure's message."""
+        text = await self.js("return document.body.innerText")
+        return f"{text[:1500]!r}; console: {await self.console()}"
+
+    async def text(self, css: str) -> str:
+        """The text of the first element."""
+        found = await self.js(
+            "return document.querySelector(arguments[0])?.textContent ?? null", css
+        )
+        assert found is not None, css
+        return str(found)
+
+    async def texts(self, css: str) -> list[str]:
+        """The texts of all elements."""
+        return list(
+            await self.js(
+                "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", css
+            )
+        )
+
+    async def data(self, name: str, css: str = "#one") -> str:
+        """A `data-…` attribute."""
+        return str(
+            await self.js(
+                "return document.querySelector(arguments[0]).dataset[arguments[1]]", css, name
+            )
+        )
+
+    async def click(self, css: str) -> None:
+        """A real click in the middle of an element: one that something else covers is not clicked."""
+        await asyncio.to_thread(lambda: self._driver.find_element(By.CSS_SELECTOR, css).click())
+
+    async def press(self, *keys: str) -> None:
+        """Real keys, to whatever has the focus."""
+        chain = ActionChains(self._driver, duration=0)
+        for key in keys:
+            chain.send_keys(key)
+        await asyncio.to_thread(chain.perform)
+
+    async def hover(self, css: str, dx: int = 0, dy: int = 0) -> None:
+        """The pointer over an element, from its middle."""
+        chain = ActionChains(self._driver, duration=0)
+        place = self._driver.find_element(By.CSS_SELECTOR, css)
+        await asyncio.to_thread(chain.move_to_element_with_offset(place, dx, dy).perform)
+
+    async def click_at(self, css: str, dx: int = 0, dy: int = 0) -> None:
+        """A click beside the middle of an element."""
+        chain = ActionChains(self._driver, duration=0)
+        place = self._driver.find_element(By.CSS_SELECTOR, css)
+        await asyncio.to_thread(chain.move_to_element_with_offset(place, dx, dy).click().perform)
+
+    async def cdp(self, command: str, **fields: Any) -> Any:
+        """A command of the DevTools protocol."""
+        return await asyncio.to_thread(self._driver.execute_cdp_cmd, command, fields)
+
+    async def scheme(self, name: str) -> None:
+        """`light` or `dark`, as the system would say it."""
+        features = [{"name": "prefers-color-scheme", "value": name}]
+        await self.cdp("Emulation.setEmulatedMedia", features=features)
+
+    async def size(self, width: int, height: int) -> None:
+        await self.cdp(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=height, deviceScaleFactor=1, mobile=False,
+        )  # fmt: skip
+
+    async def console(self) -> list[str]:
+        """Errors and warnings of the console so far."""
+        for line in await asyncio.to_thread(self._driver.get_log, "browser"):
+            if line["level"] in ("SEVERE", "WARNING"):
+                self.errors.append(line["message"])
+        return self.errors
+
+    async def picture(self, path: Path) -> None:
+        """A picture of what is to be seen."""
+        await asyncio.to_thread(self._driver.save_screenshot, str(path))
+
+    async def tidy(self) -> None:
+        """For the next test: nothing open, nothing emulated, nothing said."""
+        await self.open("about:blank")
+        await self.cdp("Emulation.setEmulatedMedia", features=[])
+        await self.size(*WINDOW)
+        await self.console()
+        self.errors = []
