@@ -41,6 +41,11 @@ class Auth:
         self._look = look
         self._allow_anonymous = allow_anonymous
 
+    @property
+    def keyed(self) -> bool:
+        """Whether any key is configured at this moment."""
+        return bool(self._look().keys)
+
     def tenant(self, request: HTTPConnection) -> str:
         """The tenant of a request. Raises AuthenticationError."""
         keys = self._look().keys

@@ -55,10 +55,8 @@ DOCUMENT: Final = "index.html"
 class Page:
     """The files, read once."""
 
-    def __init__(self, auth: Auth, *, keyed: bool) -> None:
-        """`keyed`: keys are configured, so that a browser which has not been given one yet must see the page."""
+    def __init__(self, auth: Auth) -> None:
         self._auth = auth
-        self._keyed = keyed
         self._files: dict[str, tuple[bytes, str, str]] = {}  # content, media type, tag; by name
         for file in resources.files("api.debug").joinpath("page").iterdir():
             suffix = file.name.rpartition(".")[2]
@@ -81,7 +79,7 @@ class Page:
         return self._file(request, request.path_params["name"])
 
     def _refuse_strangers(self, request: Request) -> None:
-        if not self._keyed:
+        if not self._auth.keyed:  # else a browser that has not been given one yet must see the page
             self._auth.tenant(request)
 
     def _file(self, request: Request, name: str) -> Response:

@@ -21,7 +21,7 @@ def routes(context: Context, auth: Auth) -> dict[str, Callable[[Request], Awaita
     """Every route. The page's own files are public, since they hold nothing; all else belongs to a tenant."""
     if not context.settings.debug_ui:
         return {}
-    page = Page(auth, keyed=bool(context.settings.api_keys))
+    page = Page(auth)
     inspection = Inspection(context, auth)
     one = f"{API}/{{response_id}}"
     return {
