@@ -134,6 +134,7 @@ def api_settings(settings: Settings) -> ApiSettings:
             offer.tool for offer in Registry(tool_settings(settings)).offers() if offer.on
         ),
         sse_ids=settings.sse_ids,
+        cors_origins=settings.cors_origins.split(",") if settings.cors_origins else (),
         allow_anonymous=settings.allow_anonymous,
     )
 

@@ -7,6 +7,7 @@ the setting and the kind of fault and never the value, which may be a secret. Ca
 """
 
 import os
+import re
 import tomllib
 from ipaddress import ip_address
 from pathlib import Path
@@ -103,6 +104,20 @@ def keys_of(setting: SecretStr) -> dict[str, str]:
     return tenants
 
 
+ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
+
+
+def _origin_list(value: str) -> str:
+    """`https://app.example, http://localhost:3000`, or `*`."""
+    if value.strip() == "*":
+        return "*"
+    origins = [one.strip().lower() for one in value.split(",")]
+    for place, origin in enumerate(origins, start=1):
+        if not ORIGIN.fullmatch(origin):
+            raise ValueError(f"entry {place} is not of the form https://host or https://host:port")
+    return ",".join(origins)
+
+
 def _host_list(value: str) -> str:
     AllowedHosts(value)
     return value
@@ -146,6 +161,7 @@ class Settings(BaseSettings):
         Annotated[SecretStr, BeforeValidator(_key_table), AfterValidator(_key_list)] | None
     ) = None
     api_keys_file: Path | None = None
+    cors_origins: Annotated[str, AfterValidator(_origin_list)] | None = None
 
     redis_url: Annotated[SecretStr, AfterValidator(_store_url)] | None = None
     # Braces and colons have a meaning in our keys.
