@@ -206,7 +206,7 @@ def test_every_test_that_is_named_exists():
         assert name in found, f"{document}: {place}"
 
 
-@pytest.mark.parametrize("document", ["limits.md"])
+@pytest.mark.parametrize("document", ["limits.md", "failures.md"])
 def test_every_row_of_a_promise_names_a_test(document):
     bare = [row for row in rows(document) if row[-1] != "test" and "::" not in row[-1]]
     assert bare == []

@@ -216,6 +216,19 @@ async def test_ids_carry_128_random_bits(gateway: Gateway):
     )
 
 
+async def test_an_owner_without_a_name_is_nobody(store, upstream: Server):
+    """A response whose owner is empty belongs to none, with keys and without."""
+    upstream.play(answer)
+    for keys in (KEYS, {}):
+        async with running(store, upstream, api_keys=keys) as gateway:
+            gateway.headers = HEADERS[OWNER]
+            rid = (await gateway.made())["id"]
+            await store.connections.command("HSET", store.keys.state(rid), "tenant", "")
+            for who, headers in HEADERS.items():
+                gateway.headers = headers
+                assert (await gateway.get(rid)).status in (404, 401), who
+
+
 async def test_another_namespace_has_no_such_response(
     gateway: Gateway, store_url, namespace, upstream
 ):
