@@ -1,7 +1,8 @@
 """The application: routes, error shapes, the layer around everything.
 
 In: a Context. Out: an ASGI application. Called by the composition root, which gives it to uvicorn. It is Starlette's
-router inside one layer of ours, not a `Starlette` with its stack of them: every write of every stream would pass them all.
+router inside one layer of ours (two where web pages are let in), not a `Starlette` with its stack of them: every write of
+every stream would pass them all.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,6 +18,7 @@ from api.admission import Admission, Guarded
 from api.auth import Auth
 from api.cancel import Cancel
 from api.context import Context
+from api.cors import Cors
 from api.create import Create
 from api.debug.routes import routes as debug_routes
 from api.delete import Delete
@@ -37,7 +39,11 @@ NOT_BUILT: Final = ("/v1/responses/input_tokens", "/v1/responses/compact")
 def application(context: Context) -> ASGIApp:
     """The whole HTTP surface of the gateway."""
     settings = context.settings
-    auth = Auth(context.tenants, allow_anonymous=settings.allow_anonymous)
+    auth = Auth(
+        context.tenants,
+        allow_anonymous=settings.allow_anonymous,
+        origins=settings.cors_origins,
+    )
     admission = Admission(
         context.tenants,
         limit=settings.max_in_flight,
@@ -66,7 +72,8 @@ def application(context: Context) -> ASGIApp:
         default=unknown,
     )
     metrics.gauge("readers", lambda: EventStream.readers)
-    return RequestId(router)
+    app = RequestId(router)
+    return Cors(app, settings.cors_origins) if settings.cors_origins else app
 
 
 class Endpoint:

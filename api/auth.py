@@ -6,6 +6,7 @@ and the request is not local). Called by every handler under `/v1` before it doe
 
 import hmac
 import re
+from collections.abc import Collection
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
@@ -36,9 +37,13 @@ NOT_LOCAL: Final = (
 class Auth:
     """Knows the keys."""
 
-    def __init__(self, look: Look, *, allow_anonymous: bool) -> None:
-        """`look` gives the tenants of this moment; without any key, `allow_anonymous` says whether strangers are served."""
+    def __init__(self, look: Look, *, allow_anonymous: bool, origins: Collection[str] = ()) -> None:
+        """`look` gives the tenants of this moment; without any key, `allow_anonymous` says whether strangers are served.
+
+        Pages of `origins` count as local then: whoever set up the gateway has named them. `*` names none.
+        """
         self._look = look
+        self._origins = origins
         self._allow_anonymous = allow_anonymous
 
     @property
@@ -50,7 +55,7 @@ class Auth:
         """The tenant of a request. Raises AuthenticationError."""
         keys = self._look().keys
         if not keys:
-            if self._allow_anonymous or is_local(request):
+            if self._allow_anonymous or is_local(request, self._origins):
                 return ANONYMOUS
             raise AuthenticationError(NOT_LOCAL, status=403, code="local_only")
         match = BEARER.fullmatch(request.headers.get("authorization", "").strip())
@@ -69,7 +74,7 @@ class Auth:
         return found
 
 
-def is_local(request: HTTPConnection) -> bool:
+def is_local(request: HTTPConnection, origins: Collection[str] = ()) -> bool:
     """Whether a request comes from this machine and means it.
 
     The peer's address alone is not enough: a web page in a browser on this machine can make requests too. Its Origin,
@@ -80,7 +85,7 @@ def is_local(request: HTTPConnection) -> bool:
     if not is_local_name(request.headers.get("host", "localhost")):
         return False
     origin = request.headers.get("origin")
-    return origin is None or is_local_name(urlsplit(origin).netloc)
+    return origin is None or origin in origins or is_local_name(urlsplit(origin).netloc)
 
 
 @lru_cache(maxsize=KNOWN_HOSTS)

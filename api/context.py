@@ -72,6 +72,9 @@ class ApiSettings:
     gateway_tools: Collection[str] = ()
     """What the gateway runs by itself: `web_search` where a provider is set, `mcp`. Others are a 400."""
 
+    cors_origins: Collection[str] = ()
+    """Origins whose web pages may ask, or `*`."""
+
     sse_ids: bool = False
     """Send SSE `id:` lines on every stream, asked for or not (D11)."""
 

@@ -151,6 +151,7 @@ def api_settings(settings: Settings) -> ApiSettings:
         ),
         sse_ids=settings.sse_ids,
         debug_ui=settings.debug_ui,
+        cors_origins=settings.cors_origins.split(",") if settings.cors_origins else (),
         allow_anonymous=settings.allow_anonymous,
     )
 

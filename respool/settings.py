@@ -122,6 +122,20 @@ def headers_of(setting: SecretStr) -> dict[str, str]:
     return headers
 
 
+ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
+
+
+def _origin_list(value: str) -> str:
+    """`https://app.example, http://localhost:3000`, or `*`."""
+    if value.strip() == "*":
+        return "*"
+    origins = [one.strip().lower() for one in value.split(",")]
+    for place, origin in enumerate(origins, start=1):
+        if not ORIGIN.fullmatch(origin):
+            raise ValueError(f"entry {place} is not of the form https://host or https://host:port")
+    return ",".join(origins)
+
+
 def _host_list(value: str) -> str:
     AllowedHosts(value)
     return value
@@ -165,6 +179,7 @@ class Settings(BaseSettings):
         Annotated[SecretStr, BeforeValidator(_key_table), AfterValidator(_key_list)] | None
     ) = None
     api_keys_file: Path | None = None
+    cors_origins: Annotated[str, AfterValidator(_origin_list)] | None = None
 
     redis_url: Annotated[SecretStr, AfterValidator(_store_url)] | None = None
     # Braces and colons have a meaning in our keys.

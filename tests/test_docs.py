@@ -1,5 +1,6 @@
 """The documents say what the code does: nothing missing, nothing invented."""
 
+import ast
 import re
 import subprocess
 import tomllib
@@ -209,6 +210,44 @@ def test_every_dependency_has_its_reason():
     for extra in project["project"]["optional-dependencies"].values():
         used |= names(extra)
     assert listed == used - {"respool"}
+
+
+# ---- tests that the documents name
+
+
+def named_tests():
+    """Every `tests/FILE.py::test_name` of the documents."""
+    for path in DOCS:
+        for place in words(path.read_text()):
+            if re.fullmatch(r"tests/[a-z_/]+\.py::test_[a-z0-9_]+", place):
+                yield path.name, place
+
+
+def functions(path):
+    tree = ast.parse(path.read_text())
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
+
+
+def test_every_test_that_is_named_exists():
+    known = {}
+    for document, place in named_tests():
+        file, _, name = place.partition("::")
+        found = known.setdefault(file, functions(ROOT / file) if (ROOT / file).exists() else set())
+        assert name in found, f"{document}: {place}"
+
+
+@pytest.mark.parametrize("document", ["limits.md", "failures.md"])
+def test_every_row_of_a_promise_names_a_test(document):
+    bare = [row for row in rows(document) if row[-1] != "test" and "::" not in row[-1]]
+    assert bare == []
+
+
+def test_every_setting_that_is_a_limit_is_among_the_limits():
+    text = (ROOT / "docs" / "limits.md").read_text()
+    for name in Settings.model_fields:
+        if name.startswith("max_"):
+            assert f"{PREFIX}{name.upper()}" in text, name
 
 
 # ---- the documents themselves

@@ -152,6 +152,26 @@ async def test_a_log_lost_under_a_reader_ends_its_stream_with_both_error_shapes(
         assert body["sequence_number"] == 5
 
 
+async def test_a_resumption_cut_before_its_first_event_is_resumed_at_the_same_place(
+    gateway: Gateway,
+):
+    """Its client has no newer number than the one it came with; nothing here has moved on either."""
+    gate = asyncio.Event()
+    gateway.upstream.play(*TEXT[:4], gate, *TEXT[4:])
+    rid = (await gateway.made(background=True))["id"]
+    async with gateway.live("GET", f"/v1/responses/{rid}?stream=true") as live:
+        await live.until(b"response.output_text.delta")
+        seen = [frame + b"\n\n" for frame in live.body.split(b"\n\n")[:-1]]
+    last = data_of(seen[-1])["sequence_number"]
+    for _ in range(3):
+        async with gateway.live("GET", f"/v1/responses/{rid}?stream=true&starting_after={last}"):
+            pass
+    gate.set()
+    await gateway.until(rid, "completed")
+    rest = (await gateway.get(rid, f"?stream=true&starting_after={last}")).body
+    assert b"".join(seen) + rest == (await gateway.get(rid, "?stream=true")).body
+
+
 async def test_starting_after_means_nothing_without_stream(gateway: Gateway):
     gateway.upstream.play(*TEXT)
     made = await gateway.made()

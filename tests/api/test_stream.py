@@ -91,6 +91,18 @@ async def test_a_reader_at_the_end_of_a_finished_response_gets_done_at_once(log:
         assert exchange.writes == [DONE]
 
 
+async def test_frames_that_come_while_the_headers_are_sent_are_not_missed(log: Log):
+    """A cursor that is taken after the first bytes went out skips what came meanwhile."""
+    async with exchanging(log.stream()) as (exchange, task):
+        exchange.reading.clear()  # the headers wait for the client
+        await asyncio.sleep(0)
+        frames = await log.commit(3)
+        exchange.reading.set()
+        frames += await log.commit(1, terminal=True)
+        await task
+        assert exchange.body == b"".join(frames) + DONE
+
+
 async def test_silence_is_filled_with_comments_that_have_no_blank_line(log: Log):
     async with exchanging(log.stream(pace=Pace(0.02, 60))) as (exchange, task):
         await exchange.until(PING, 2)

@@ -297,3 +297,12 @@ def test_a_key_that_no_header_can_hold_is_refused_at_the_start(key, monkeypatch)
 def test_an_upstream_address_with_a_line_end_is_refused(url, monkeypatch):
     monkeypatch.setenv("RESPOOL_UPSTREAM_URL", url)
     assert fault().startswith("RESPOOL_UPSTREAM_URL: ")
+
+
+def test_origins_are_as_browsers_send_them():
+    assert load(cors_origins="https://App.example, http://localhost:3000").cors_origins == (
+        "https://app.example,http://localhost:3000"
+    )
+    assert load(cors_origins=" * ").cors_origins == "*"
+    for wrong in ("app.example", "https://app.example/", "https://a,", "*,https://a", "ftp://a"):
+        assert "is not of the form https://host" in fault(cors_origins=wrong)

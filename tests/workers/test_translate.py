@@ -18,6 +18,7 @@ from tests.ingest.made import entries, made, request_data
 from tests.ingest.server import End, Server, text_stream
 from tests.wait import wait_until
 from tests.workers.team import (
+    MAX_BYTES,
     begin,
     ingesting,
     lawful,
@@ -331,6 +332,27 @@ async def test_a_successor_goes_on_where_the_predecessor_stood(store, store_url,
         async with translating(store):
             await begin(store, rid)
             frames = await stream(store, rid)
+        assert types(frames)[-1] == "completed"
+        assert [frame.data for frame in await lawful(store, rid)] == await recomputed(store, rid)
+
+
+async def test_a_successor_with_other_settings_makes_the_same_bytes(
+    store, store_url, namespace, server
+):
+    """What the fold depends on stands in the log: the settings of the day are nobody's business."""
+    gate = asyncio.Event()
+    blocks = text_stream(*"abcdefghij")
+    server.play(*blocks[:6], gate, *blocks[6:])
+    others = replace(translate_limits(), lease_ms=700, max_out_bytes=MAX_BYTES // 2, grace_ms=9_000)
+    rid = await made(store, limits={"max_rounds": 3, "max_response_bytes": 1 << 20})
+    async with Store.open(store_url, namespace) as other, ingesting(store, server.url):
+        async with translating(store):
+            await begin(store, rid)
+            await wait_until(lambda: committed(store, rid, 6))
+        gate.set()
+        async with translating(other, others):
+            await begin(other, rid)
+            frames = await stream(other, rid)
         assert types(frames)[-1] == "completed"
         assert [frame.data for frame in await lawful(store, rid)] == await recomputed(store, rid)
 
