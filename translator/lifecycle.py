@@ -6,9 +6,11 @@ client has not seen. Event families and their order: contract.md section 8. Call
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
-from translator.items import TEXT_KEY, Ended, Item, Part
+from translator.items import TEXT_KEY, Ended, Item, Part, Text
 from translator.output import Output
 from translator.protocol.sse import DeltaTemplate
 from translator.reasoning_seal import seal
@@ -66,6 +68,11 @@ class Lifecycle(ABC):
             {"output_index": self.index, "item": self.snapshot("in_progress")},
         )
 
+    def growing(self, text: Text) -> Callable[[], None] | None:
+        """What shows the next piece of a text of this item, if nothing else would come of it."""
+        del text
+        return None
+
     @abstractmethod
     def advance(self, *, coalesce: bool = False) -> None:
         """Write what is due; with `coalesce` all waiting text of a part goes as one delta."""
@@ -122,13 +129,11 @@ class TextLifecycle(Lifecycle):
         if self.item.ended is Ended.DONE:
             self._done("completed")
 
-    def cursor(self, part: Part) -> PartCursor | None:
-        """The cursor of a part whose next piece would be shown as it is, and nothing else with it."""
-        if self.final is not None or part.done or part.logprobs:
-            return None
-        for known, cursor in zip(self.item.parts, self._cursors, strict=True):
-            if known is part and cursor.sent == len(part.pieces):
-                return cursor
+    def growing(self, text: Text) -> Callable[[], None] | None:
+        """See Lifecycle."""
+        for part, cursor in zip(self.item.parts, self._cursors, strict=True):
+            if part is text and cursor.sent == len(part.pieces) and not part.logprobs:
+                return partial(_show_last, part, cursor, self._out)
         return None
 
     def close(self, status: str) -> None:
@@ -272,6 +277,11 @@ class HostedLifecycle(Lifecycle):
         if "status" in item and item["status"] in ("in_progress", "incomplete", "completed", None):
             item["status"] = status
         return item
+
+
+def _show_last(part: Part, cursor: PartCursor, out: Output) -> None:
+    cursor.sent += 1
+    out.write_delta(cursor.delta, part.pieces[-1])
 
 
 _TEXT_EVENTS: Final = {

@@ -73,12 +73,12 @@ def of_chat() -> Log:
 
 
 BOUNDS = {
-    of_text: 12.3,
-    of_padded_text: 31.4,
-    of_reasoning: 12.3,
-    of_a_function_call: 33.3,
-    of_a_custom_call: 37.4,
-    of_chat: 12.3,
+    of_text: 13.3,
+    of_padded_text: 32.4,
+    of_reasoning: 13.3,
+    of_a_function_call: 16.3,
+    of_a_custom_call: 20.4,
+    of_chat: 13.3,
 }
 
 
