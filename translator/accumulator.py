@@ -104,13 +104,10 @@ class Accumulator:
         return None if event["type"] in LIFE else self._other(event)
 
     def growing(self, item: Item) -> Text | None:
-        """The text of this item that the last delta went to, if the next of its like would be added to it as it is."""
-        if item.ended is not Ended.OPEN:
-            return None
+        """The text of the item to which the last event was a delta, if the next one would be added to it as it is."""
         if item.is_call:
             return item.text if item.text.size and not item.text.done else None
-        last, part = self._last
-        return part if last is item and part is not None and not part.done else None
+        return self._last[1]
 
     # ---- items ------------------------------------------------------------------------------
 

@@ -11,12 +11,11 @@ otherwise it waits until the next item opens or the round ends.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 from translator.custom_input import CustomInput, decode
 from translator.grammar import GrammarPrefix
-from translator.items import Ended, Item, Text
+from translator.items import Ended, Item
 from translator.lifecycle import Lifecycle
 from translator.output import Output
 from translator.protocol.errors import ProtocolFault
@@ -61,10 +60,6 @@ class CallLifecycle(Lifecycle):
     def waits(self) -> bool:
         """Whether the upstream has ended the call, but not for certain."""
         return self.item.ended is Ended.DONE and self.final is None
-
-    def growing(self, text: Text) -> Callable[[], None] | None:
-        """See Lifecycle."""
-        return self.advance if text is self.item.text and not self._told else None
 
     def advance(self, *, coalesce: bool = False) -> None:
         """See Lifecycle."""

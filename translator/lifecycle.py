@@ -68,11 +68,6 @@ class Lifecycle(ABC):
             {"output_index": self.index, "item": self.snapshot("in_progress")},
         )
 
-    def growing(self, text: Text) -> Callable[[], None] | None:
-        """What shows the next piece of a text of this item, if nothing else would come of it."""
-        del text
-        return None
-
     @abstractmethod
     def advance(self, *, coalesce: bool = False) -> None:
         """Write what is due; with `coalesce` all waiting text of a part goes as one delta."""
@@ -130,9 +125,9 @@ class TextLifecycle(Lifecycle):
             self._done("completed")
 
     def growing(self, text: Text) -> Callable[[], None] | None:
-        """See Lifecycle."""
+        """What shows the next piece of a text of this item, if nothing else would come of it."""
         for part, cursor in zip(self.item.parts, self._cursors, strict=True):
-            if part is text and cursor.sent == len(part.pieces) and not part.logprobs:
+            if part is text and not part.logprobs:
                 return partial(_show_last, part, cursor, self._out)
         return None
 

@@ -18,7 +18,7 @@ from translator.function_sse import CallLifecycle, CustomLifecycle
 from translator.gateway_calls import NOT_ALLOWED, GatewayCall, refused
 from translator.gateway_items import ApprovalLifecycle, GatewayLifecycle, Result
 from translator.items import Ended, Item
-from translator.lifecycle import Lifecycle
+from translator.lifecycle import Lifecycle, TextLifecycle
 from translator.output import Output
 from translator.protocol.errors import ProtocolFault
 from translator.public_items import PublicItems, RoundOptions, Shown
@@ -130,14 +130,16 @@ class Round:
 
     @property
     def growing(self) -> Growing | None:
-        """The text that the last event made longer, if the next of its like would do so before the client's eyes."""
+        """The text to which the last event was a delta, if the next of its like would only make it longer."""
         item = self._touched
         if item is None or self._boundary.waiting:
             return None
         text, lifecycle = self._accumulator.growing(item), self._lifecycles.get(item.slot)
-        if text is None or lifecycle is None or lifecycle.final is not None:
+        if text is None or lifecycle is None:
             return None
-        show = lifecycle.growing(text)
+        show: Callable[[], None] | None = lifecycle.advance
+        if isinstance(lifecycle, TextLifecycle):
+            show = lifecycle.growing(text)
         return None if show is None else Growing(text, show)
 
     def end(self, status: str) -> None:

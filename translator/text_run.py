@@ -42,7 +42,10 @@ class Form:
 
     @classmethod
     def of(cls, block: bytes, text: str) -> "Form | None":
-        """The form of a block that holds this text, and no other one, in a field of its own."""
+        """The form of a block that holds this text, and no other one, in a field of its own.
+
+        Inside a JSON string quotes are escaped, so what looks like a field is one.
+        """
         found = [key.search(block) for key in TEXTS]
         keys = [one for one in found if one is not None]
         if len(keys) != 1 or keys[0].re.search(block, keys[0].end()):
@@ -55,7 +58,7 @@ class Form:
         if not numbers:
             return cls(block[:begin], b"", block[end:], number_first=False)
         first, last = numbers[0].span(1)
-        if len(numbers) > 1 or begin <= first < end:
+        if len(numbers) > 1:
             return None
         if first < begin:
             return cls(block[:first], block[last:begin], block[end:], number_first=True)
