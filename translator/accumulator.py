@@ -50,6 +50,13 @@ DELTAS: Final[dict[str, PartKind]] = {
 }
 """Text events, the Open Responses spelling of reasoning among them, and the part that they write to."""
 
+CALL_DELTAS: Final = frozenset(
+    {"response.function_call_arguments.delta", "response.custom_tool_call_input.delta"}
+)
+
+GROWING: Final = CALL_DELTAS | set(DELTAS)
+"""Events that make a text longer."""
+
 DONES: Final = {event.removesuffix("delta") + "done": kind for event, kind in DELTAS.items()}
 
 REASON: Final = re.compile(r"[a-z_]{1,40}", re.ASCII)
@@ -96,10 +103,11 @@ class Accumulator:
             return self._text_done(event, kind)
         return None if event["type"] in LIFE else self._other(event)
 
-    @property
-    def growing(self) -> tuple[Item, Part] | tuple[None, None]:
-        """The part that the last text delta went to, and its item."""
-        return self._last
+    def growing(self, item: Item) -> Text | None:
+        """The text of the item to which the last event was a delta, if the next one would be added to it as it is."""
+        if item.is_call:
+            return item.text if item.text.size and not item.text.done else None
+        return self._last[1]
 
     # ---- items ------------------------------------------------------------------------------
 
@@ -422,8 +430,7 @@ class Accumulator:
         self.result = RoundResult("failed", code=code, message=message)
 
     _FOLDS: ClassVar[dict[str, Callable[["Accumulator", Event], Item | None]]] = {
-        "response.function_call_arguments.delta": _call_delta,
-        "response.custom_tool_call_input.delta": _call_delta,
+        **dict.fromkeys(CALL_DELTAS, _call_delta),
         "response.function_call_arguments.done": _call_done,
         "response.custom_tool_call_input.done": _call_done,
         "response.output_item.added": _item_added,

@@ -6,9 +6,11 @@ client has not seen. Event families and their order: contract.md section 8. Call
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
-from translator.items import TEXT_KEY, Ended, Item, Part
+from translator.items import TEXT_KEY, Ended, Item, Part, Text
 from translator.output import Output
 from translator.protocol.sse import DeltaTemplate
 from translator.reasoning_seal import seal
@@ -132,13 +134,11 @@ class TextLifecycle(Lifecycle):
         if self.item.ended is Ended.DONE:
             self._done("completed")
 
-    def cursor(self, part: Part) -> PartCursor | None:
-        """The cursor of a part whose next piece would be shown as it is, and nothing else with it."""
-        if self.final is not None or part.done or part.logprobs:
-            return None
-        for known, cursor in zip(self.item.parts, self._cursors, strict=True):
-            if known is part and cursor.sent == len(part.pieces):
-                return cursor
+    def growing(self, text: Text) -> Callable[[], None] | None:
+        """What shows the next piece of a text of this item, if nothing else would come of it."""
+        for part, cursor in zip(self.item.parts, self._cursors, strict=True):
+            if part is text and not part.logprobs:
+                return partial(_show_last, part, cursor, self._out)
         return None
 
     def close(self, status: str) -> None:
@@ -282,6 +282,11 @@ class HostedLifecycle(Lifecycle):
         if "status" in item and item["status"] in ("in_progress", "incomplete", "completed", None):
             item["status"] = status
         return item
+
+
+def _show_last(part: Part, cursor: PartCursor, out: Output) -> None:
+    cursor.sent += 1
+    out.write_delta(cursor.delta, part.pieces[-1])
 
 
 _TEXT_EVENTS: Final = {

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 import orjson
 
-from translator.accumulator import DELTAS, RoundResult
+from translator.accumulator import GROWING, RoundResult
 from translator.dialect import Dialect, dialect_of
 from translator.discovery import Discovery
 from translator.outbound import upstream_body
@@ -290,17 +290,17 @@ class Machine:
         for event in self._dialect.events(block):
             self._take(self._round, event)
             events += 1
-        if events == 1 and event["type"] in DELTAS:
+        if events == 1 and event["type"] in GROWING:
             self._begin_run(self._round, block, event)
 
     def _begin_run(self, current: Round, block: bytes, delta: Event) -> None:
         """A block that did nothing but make a text longer may be the first of a run."""
-        growing, text = current.growing(), delta.get("delta")
+        growing, text = current.growing, delta.get("delta")
         if growing is None or not isinstance(text, str) or self._misses >= MAX_MISSES:
             return
         form = Form.of(block, text)
         if form is not None:
-            self._run = Run(form, *growing, self._out)
+            self._run = Run(form, growing)
 
     def _leave_run(self) -> None:
         if self._run is not None:

@@ -18,12 +18,13 @@ from translator.boundary import Boundary, Wall
 from translator.function_sse import CallLifecycle, CustomLifecycle
 from translator.gateway_calls import NOT_ALLOWED, GatewayCall, refused
 from translator.gateway_items import ApprovalLifecycle, GatewayLifecycle, Result
-from translator.items import Ended, Item, Part
-from translator.lifecycle import Lifecycle, PartCursor, TextLifecycle
+from translator.items import Ended, Item
+from translator.lifecycle import Lifecycle, TextLifecycle
 from translator.output import Output
 from translator.protocol.errors import ProtocolFault
 from translator.public_items import PublicItems, RoundOptions, Shown
 from translator.replay import error_text
+from translator.text_run import Growing
 from translator.toolmap import Tool, ToolMap
 from translator.upstream_event import Event
 from translator.upstream_item import is_json
@@ -65,6 +66,7 @@ class Round:
         self._calls: dict[int, GatewayCall] = {}  # by slot: what the gateway runs or refuses
         self._waiting_dones: list[CallLifecycle] = []  # ended calls whose end is not certain yet
         self._seen = 0  # items that have appeared
+        self._touched: Item | None = None  # by the last event
         self._ended = ""  # set by `end`: how the upstream's part ended
 
     @property
@@ -105,7 +107,7 @@ class Round:
 
     def take(self, event: Event) -> None:
         """Fold one event and show what may be shown. Raises ProtocolFault."""
-        item = self._accumulator.fold(event)
+        item = self._touched = self._accumulator.fold(event)
         if self._seen < len(self._items):
             self._seen = len(self._items)
             self._settle_dones()
@@ -127,14 +129,19 @@ class Round:
         if self._boundary.hold(item, wall, size=size):
             self._release()
 
-    def growing(self) -> tuple[Part, PartCursor] | None:
-        """The text that the last delta went to, if the next would only make it longer before the client's eyes."""
-        item, part = self._accumulator.growing
-        if item is None or part is None or self._boundary.waiting:
+    @property
+    def growing(self) -> Growing | None:
+        """The text to which the last event was a delta, if the next of its like would only make it longer."""
+        item = self._touched
+        if item is None or self._boundary.waiting:
             return None
-        lifecycle = self._lifecycles.get(item.slot)
-        cursor = lifecycle.cursor(part) if isinstance(lifecycle, TextLifecycle) else None
-        return None if cursor is None else (part, cursor)
+        text, lifecycle = self._accumulator.growing(item), self._lifecycles.get(item.slot)
+        if text is None or lifecycle is None:
+            return None
+        show: Callable[[], None] | None = lifecycle.advance
+        if isinstance(lifecycle, TextLifecycle):
+            show = lifecycle.growing(text)
+        return None if show is None else Growing(text, show)
 
     def end(self, status: str) -> None:
         """The upstream is done: `status` is completed or incomplete. Whole calls of the gateway's now wait for results.

@@ -4,20 +4,21 @@ Most of a stream is such blocks. The first is read and folded like any other; th
 bytes, and only their text is read. That is a third of the work, and never another result: a machine without runs gives
 the very same frames (tests/translator/test_text_run.py). Whatever is not the same bytes ends the run.
 
-In: blocks of the input log. Out: pieces in the accumulator's part, delta frames in the `Output`. Called by the machine.
+In: blocks of the input log. Out: pieces in the accumulator's texts, and whatever their lifecycles show of them. Called by
+the machine.
 """
 
 import re
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 import orjson
 
-from translator.items import Part
-from translator.lifecycle import PartCursor
-from translator.output import Output
+from translator.items import Text
 
 KEYS: Final = ("delta", "content", "reasoning_content", "reasoning")
-"""Fields that hold the text of a delta, in either dialect."""
+"""Fields that hold the text of a delta, in either dialect. Arguments in the Chat dialect are none: what they mean depends
+on what its parser has seen before."""
 
 TEXTS: Final = tuple(re.compile(rb'"%b": ?(?=")' % key.encode()) for key in KEYS)
 NUMBER: Final = re.compile(rb'"sequence_number": ?(\d+)')
@@ -41,7 +42,10 @@ class Form:
 
     @classmethod
     def of(cls, block: bytes, text: str) -> "Form | None":
-        """The form of a block that holds this text, and no other one, in a field of its own."""
+        """The form of a block that holds this text, and no other one, in a field of its own.
+
+        Inside a JSON string quotes are escaped, so what looks like a field is one.
+        """
         found = [key.search(block) for key in TEXTS]
         keys = [one for one in found if one is not None]
         if len(keys) != 1 or keys[0].re.search(block, keys[0].end()):
@@ -54,7 +58,7 @@ class Form:
         if not numbers:
             return cls(block[:begin], b"", block[end:], number_first=False)
         first, last = numbers[0].span(1)
-        if len(numbers) > 1 or begin <= first < end:
+        if len(numbers) > 1:
             return None
         if first < begin:
             return cls(block[:first], block[last:begin], block[end:], number_first=True)
@@ -76,28 +80,32 @@ class Form:
         return _string(said)
 
 
+class Growing(NamedTuple):
+    """A text of the accumulator, and what shows the client the piece that was added last."""
+
+    text: Text
+    show: Callable[[], None]
+
+
 class Run:
     """One text that grows, and the form of the blocks that it grows by."""
 
-    __slots__ = ("_cursor", "_form", "_out", "_part", "taken")
+    __slots__ = ("_form", "_growing", "taken")
 
-    def __init__(self, form: Form, part: Part, cursor: PartCursor, out: Output) -> None:
+    def __init__(self, form: Form, growing: Growing) -> None:
         self._form = form
-        self._part = part
-        self._cursor = cursor
-        self._out = out
+        self._growing = growing
         self.taken = False  # whether any block has followed the first
 
     def take(self, block: bytes) -> bool:
-        """Fold a block that goes on with the run; False, with nothing done, for any other."""
-        text = self._form.text(block)
-        if text is None:
+        """Fold a block that goes on with the run; False, with nothing done, for any other. Raises ProtocolFault."""
+        piece = self._form.text(block)
+        if piece is None:
             return False
         self.taken = True
-        part = self._part
-        if part.append(text):
-            self._cursor.sent += 1
-            self._out.write_delta(self._cursor.delta, part.pieces[-1])
+        text, show = self._growing
+        if text.append(piece):
+            show()
         return True
 
 

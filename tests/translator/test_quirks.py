@@ -682,6 +682,12 @@ def test_null_parts_and_details_of_other_types_say_nothing() -> None:
     assert [part["text"] for part in told.output[0]["content"]] == ["a", "b"]
 
 
+def test_a_text_done_whose_part_is_no_object_says_nothing_new() -> None:
+    place = {"item_id": "msg_up", "output_index": 0, "content_index": 0}
+    told = play(text("ab"), ev("output_text.done", part="none", **place), completed())
+    assert told.output[0]["content"][0]["text"] == "ab"
+
+
 def test_logprobs_of_a_text_that_turns_out_to_be_reasoning_are_not_shown() -> None:
     thought = ev("reasoning_text.delta", delta="a", item_id="r", output_index=0)
     told = play(thought, {**text("b", 0, "m"), "logprobs": [{"token": "b"}]}, completed())

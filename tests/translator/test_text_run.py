@@ -7,7 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.translator.drive import RID, Log, PlainMachine, Told, block, done, message, play, text
+from tests.translator.drive import (
+    CUSTOM,
+    FUNCTION,
+    RID,
+    Log,
+    PlainMachine,
+    Told,
+    added,
+    args,
+    args_done,
+    block,
+    call,
+    done,
+    ev,
+    message,
+    play,
+    text,
+)
 from translator.machine import Machine
 from translator.text_run import MAX_MISSES, Form
 
@@ -129,6 +146,44 @@ def test_nor_in_the_chat_dialect(said: list[tuple[str, str]]) -> None:
         choice = {"index": 0, "delta": {key: piece}, "finish_reason": None}
         chunks.append(json.dumps({"id": "c", "choices": [choice]}))
     play(*chunks, "[DONE]", end="ok", _api="chat")
+
+
+ARGUMENTS = st.lists(
+    st.one_of(TEXTS, st.sampled_from(['{"input":"', '"}', "{}", "\\u00", "e9"])), max_size=10
+)
+
+
+@given(
+    pieces=ARGUMENTS,
+    name=st.sampled_from(["exec", "get_weather", "nobody_declared", "web_search", None]),
+    late=st.booleans(),
+    between=st.sampled_from([None, "text", "other call", "done"]),
+    at=st.integers(0, 10),
+)
+def test_nor_in_calls(pieces, name, late, between, at) -> None:
+    def delta(piece: str, number: int) -> dict[str, Any]:
+        return {**args(piece), "sequence_number": number}
+
+    deltas = [delta(piece, number) for number, piece in enumerate(pieces, 2)]
+    others = {
+        "text": [text("x", 1)],
+        "other call": [added(call("exec", ident="fc_2", call_id="call_2"), 1)],
+        "done": [args_done("".join(pieces))],
+    }
+    deltas[at:at] = others.get(between or "", [])
+    opening = [added(call(None if late else name))]
+    closing = [done(call(name, "".join(pieces)))] if name else []
+    play(*opening, *deltas, *closing, tools=[CUSTOM, FUNCTION])
+
+
+@given(pieces=st.lists(TEXTS, max_size=8))
+def test_nor_in_custom_calls_that_the_upstream_knows(pieces: list[str]) -> None:
+    item = {"type": "custom_tool_call", "id": "ct", "call_id": "c", "name": "exec", "input": ""}
+    deltas = [
+        ev("custom_tool_call_input.delta", delta=piece, item_id="ct", output_index=0)
+        for piece in pieces
+    ]
+    play(added(item), *deltas, done({**item, "input": "".join(pieces)}), tools=[CUSTOM])
 
 
 def fed(machine: Machine, blocks: list[bytes]) -> Told:
