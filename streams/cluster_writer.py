@@ -284,7 +284,7 @@ class ClusterWriter:
         if line.since is None:
             line.since = now
         if now - min(line.since, since or now) >= self._retry_for_s:
-            self._fail(line, error if isinstance(error, RespoolError) else as_store_error(error))
+            self._fail(line, fault_of(error))
             return
         line.tries += 1
         line.held = True
@@ -313,6 +313,15 @@ class ClusterWriter:
         self.pending_bytes -= call.size
         if not self._lines:
             self._idle.set()
+
+
+def fault_of(error: Exception) -> RespoolError:
+    """What a caller is told past the bound. A slot that is still moving is away, whatever its nodes say of it."""
+    if isinstance(error, RespoolError):
+        return error
+    if isinstance(error, AskError):
+        return StoreAway(f"the store refused a command: {word_of(error)}")
+    return as_store_error(error)
 
 
 def _ignore(reply: object) -> None:

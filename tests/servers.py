@@ -173,7 +173,7 @@ def watched(
             return stack.enter_context(secured(folder / name, tls, *options, **known))
 
         one = start("one", *prompt)
-        two = start("two", *prompt, "--replicaof", f"127.0.0.1 {one.port}")
+        two = start("two", *prompt, "--replicaof", "127.0.0.1", str(one.port))
         wait_for(lambda: two.info("replication")["master_link_status"] == "up", START_S)
         configuration = folder / "sentinel.conf"
         configuration.write_text(

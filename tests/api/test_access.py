@@ -49,6 +49,7 @@ def served(tmp_path):
             "on",
             f">{SECRET}",
             f"~{NS}:*",
+            "resetchannels",
             f"&{NS}:*",
             "+@all",
             "-@admin",
