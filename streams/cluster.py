@@ -22,7 +22,7 @@ from translator.protocol.errors import StoreError
 REFRESH_EVERY_S: Final = 0.1
 """The map is asked for no more often: a failover brings trouble to hundreds of calls at once."""
 
-KEYLESS: Final = frozenset({"PING", "INFO", "KEYS", "SCRIPT", "CONFIG", "CLUSTER", "WAIT"})
+KEYLESS: Final = frozenset({"PING", "INFO", "KEYS", "SCRIPT", "CONFIG", "CLUSTER"})
 """Rare commands whose second word is no key: each primary is asked."""
 
 

@@ -102,6 +102,11 @@ class Served:
             host="127.0.0.1", port=self.port, decode_responses=True, retry=once, **self.settings
         )
 
+    def followed_by(self, replica: "Served") -> None:
+        """Wait until the replica has all that was written so far. (WAIT knows only of its own connection's writes.)"""
+        written = self.info("replication")["master_repl_offset"]
+        wait_for(lambda: replica.info("replication")["slave_repl_offset"] >= written, START_S)
+
     def kill(self) -> None:
         """As a power cut would."""
         if self.process is not None:

@@ -5,7 +5,6 @@ import pytest
 from tests.workers.conftest import server  # noqa: F401 - a fixture
 from tests.workers.test_chaos import (  # noqa: F401 - each test once more
     test_a_translator_that_is_killed_is_taken_over_within_a_lease,
-    test_a_whole_process_that_dies_leaves_no_response_without_an_end,
 )
 
 pytestmark = pytest.mark.slow
