@@ -34,7 +34,7 @@ CONTRACT = (
     *(f"tests/api/test_{name}.py" for name in MAIN.split()),
 )
 TROUBLE = (
-    *("tests/streams/test_full.py", "tests/streams/test_failover.py"),
+    *("tests/streams/test_full.py", "tests/streams/test_failover.py", "tests/ingest/test_full.py"),
     *("tests/api/test_trouble.py", "tests/api/test_access.py"),
     *("tests/cluster/test_nodes.py", "tests/cluster/test_gateway.py"),
 )
