@@ -2,8 +2,10 @@
 
 import asyncio
 import itertools
+import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import redis
@@ -136,6 +138,39 @@ async def test_an_outage_past_the_bound_fails_its_response_alone_and_the_gateway
     frames = (await own.get(live.rid, "?stream=true")).frames
     assert types_of(frames).count("response.failed") == 1
     assert data_of(frames[-2])["response"] == ended
+    upstream.plays[:] = []
+    upstream.play(*TEXT)
+    assert (await own.made())["status"] == "completed"
+
+
+async def test_a_store_that_comes_back_without_its_last_entries_fails_the_response_clearly(
+    own: Gateway, served: Served, upstream: Server, tmp_path: Path
+):
+    """What a failover to a replica that was behind leaves: neither side goes on with a hole, or tells a number twice."""
+    first, second = asyncio.Event(), asyncio.Event()
+    upstream.play(*TEXT[:4], first, TEXT[4], second, *TEXT[5:])
+    async with own.creating(stream=True) as live:
+        await live.until(b'"delta":"a"')
+        await own.store.writer.drained()
+        older = shutil.copytree(served.folder, tmp_path / "older")
+        first.set()
+        await live.until(b'"delta":"b"')
+        served.kill()
+        shutil.rmtree(served.folder)
+        older.rename(served.folder)
+        served.start()
+        await wait_until(served.answers)
+        second.set()
+        seen = await live.rest()
+    told = data_of(seen[-2])
+    assert (told["type"], seen[-1]) == ("response.failed", DONE)
+    assert told["response"]["error"]["code"] == "server_error"
+    numbers = [data_of(frame)["sequence_number"] for frame in seen[:-1]]
+    assert numbers == list(range(len(numbers))), "no number twice, none left out"
+    assert (await own.get(live.rid)).json == told["response"]
+    frames = (await own.get(live.rid, "?stream=true")).frames
+    assert [data_of(frame)["sequence_number"] for frame in frames[:-1]] == numbers
+    assert frames[-2:] == seen[-2:]
     upstream.plays[:] = []
     upstream.play(*TEXT)
     assert (await own.made())["status"] == "completed"
