@@ -115,14 +115,10 @@ class ClusterWriter:
         self._idle = asyncio.Event()
         self._idle.set()
         self._closing = False
-        self._trouble_at = -math.inf
+        self.trouble_at = -math.inf
+        """See `Sender`."""
         self.pending_bytes = 0
         """See `Sender`."""
-
-    @property
-    def trouble_at(self) -> float:
-        """See `Sender`."""
-        return self._trouble_at
 
     @property
     def pipelines(self) -> int:
@@ -271,7 +267,7 @@ class ClusterWriter:
             self._put_off(line, error, since)
 
     def _suspect(self, lane: Lane) -> None:
-        now = self._trouble_at = asyncio.get_running_loop().time()
+        now = self.trouble_at = asyncio.get_running_loop().time()
         if lane.down_since is None or now - lane.trouble_at > self._retry_for_s:
             lane.down_since = now
         lane.trouble_at = now

@@ -224,7 +224,8 @@ async def test_a_store_that_lost_the_response_is_no_404_for_a_waiting_create(
         asking = asyncio.create_task(gateway.create())
         rid = await gateway.only()
         lost = await gateway.keys("") if everything else [store.keys.state(rid)]
-        await store.connections.command("DEL", *lost)
+        for key in lost:
+            await store.connections.command("DEL", key)
         reply = await asking
         assert (reply.status, reply.error["type"]) == (500, "server_error")
         assert reply.error["code"] == "response_lost"
@@ -239,7 +240,8 @@ async def test_a_store_that_lost_the_response_ends_a_create_that_streams(
         upstream.play(*TEXT[:4], End.HANG)
         async with gateway.creating(stream=True) as live:
             await live.until(b"output_text.delta")
-            await store.connections.command("DEL", *await gateway.keys(""))
+            for key in await gateway.keys(""):
+                await store.connections.command("DEL", key)
             *_, error, done = await live.rest()
             assert done == DONE
             assert data_of(error)["error"]["type"] == "server_error"
