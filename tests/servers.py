@@ -102,6 +102,11 @@ class Served:
             host="127.0.0.1", port=self.port, decode_responses=True, retry=once, **self.settings
         )
 
+    def followed_by(self, replica: "Served") -> None:
+        """Wait until the replica has all that was written so far. (WAIT knows only of its own connection's writes.)"""
+        written = self.info("replication")["master_repl_offset"]
+        wait_for(lambda: replica.info("replication")["slave_repl_offset"] >= written, START_S)
+
     def kill(self) -> None:
         """As a power cut would."""
         if self.process is not None:
@@ -154,8 +159,17 @@ class Watched:
     def fail_over(self) -> None:
         """Have the replica promoted. The old primary lives on, and is told only some 10 s later."""
         before = self.primary
-        self.watch.ask("SENTINEL", "FAILOVER", "main")
+        wait_for(self._may_fail_over, START_S)
         wait_for(lambda: self.primary != before, START_S)
+
+    def _may_fail_over(self) -> bool:
+        """Ask for it; no, while the sentinel has not yet looked at the replica."""
+        try:
+            return bool(self.watch.ask("SENTINEL", "FAILOVER", "main"))
+        except redis.ResponseError as error:
+            if not str(error).startswith("NOGOODSLAVE"):
+                raise
+            return False
 
 
 @contextmanager
@@ -173,7 +187,7 @@ def watched(
             return stack.enter_context(secured(folder / name, tls, *options, **known))
 
         one = start("one", *prompt)
-        two = start("two", *prompt, "--replicaof", f"127.0.0.1 {one.port}")
+        two = start("two", *prompt, "--replicaof", "127.0.0.1", str(one.port))
         wait_for(lambda: two.info("replication")["master_link_status"] == "up", START_S)
         configuration = folder / "sentinel.conf"
         configuration.write_text(

@@ -49,6 +49,7 @@ def served(tmp_path):
             "on",
             f">{SECRET}",
             f"~{NS}:*",
+            "resetchannels",
             f"&{NS}:*",
             "+@all",
             "-@admin",
@@ -114,6 +115,7 @@ async def test_a_failover_by_sentinels_with_passwords_is_no_end(tmp_path, upstre
         async with Store.open(url, NS) as store, running(store, upstream) as gateway:
             made = await gateway.made()
             old = sentinel.one
+            old.followed_by(sentinel.two)
             await asyncio.to_thread(sentinel.fail_over)
             assert sentinel.primary == sentinel.two.port
             assert old.info("replication")["role"] == "master", "it takes writes all the same"

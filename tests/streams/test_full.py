@@ -129,7 +129,7 @@ async def test_a_worker_that_waits_for_hints_waits_on(store, served):
 def test_servers_before_redis_7_wrap_what_a_command_in_a_script_met():
     for word in ("OOM", "READONLY", "MISCONF"):
         text = (
-            f"ERR Error running script (call to f_0a): @user_script:9: @user_script: 9: "
+            f"Error running script (call to f_0a): @user_script:9: @user_script: 9: "
             f"-{word} command not allowed when used memory > 'maxmemory'."
         )
         assert word_of(ResponseError(text)) == word

@@ -45,7 +45,7 @@ async def test_calls_that_come_together_leave_together(store):
     await asyncio.gather(*(rig.create() for rig in rigs))
     before = store.writer.pipelines
     await asyncio.gather(*(rig.claim() for rig in rigs))
-    assert store.writer.pipelines - before <= 2
+    assert store.writer.pipelines - before <= 2 * len(store.connections.servers())
 
 
 async def test_calls_of_one_response_are_carried_out_in_order(rig):
