@@ -4,8 +4,8 @@ In: `open(rid, after)` by api for every client. Out: a `Reader`, an async iterat
 terminal one. Readers pull by cursor: from the feed's ring where it holds the next frame, else a page from Redis. Frames
 come in by hand-over where this process translates the response, else by doorbell and poll.
 
-A reader that does not read costs nothing but its cursor. It raises Gone where the response is deleted or has expired
-under it, and LogLost at a hole.
+A reader that does not read costs nothing but its cursor, and what it had read ahead of its client, of which all readers
+together may hold AHEAD_BYTES. It raises Gone where the response is deleted or has expired under it, and LogLost at a hole.
 """
 
 import asyncio
@@ -19,12 +19,15 @@ from streams.handover import Handover
 from streams.keys import Keys
 from streams.logs import Logs
 from streams.opening import Opening, Outcome
-from streams.scripts.outputs import Frame
+from streams.scripts.outputs import PAGE_BYTES, Frame
 from streams.work import Work
 from translator.protocol.errors import RespoolError
 
 LAG = metrics.histogram("event_loop_lag_seconds")
 """The ticker runs in every process and asks for a fixed time: what it waits longer, everything else waits too."""
+AHEAD_BYTES = 16 * 2**20
+"""What all readers of a process may have read and not yet given out. A reader that catches up reads long pages and gives
+them out in batches; where many clients do not take theirs, pages become as short as a batch."""
 
 
 class Hub:
@@ -40,6 +43,8 @@ class Hub:
         self._work = work
         self._feeds: dict[str, Feed] = {}
         self._openings: set[Opening] = set()
+        self.ahead_bytes = 0
+        """Of AHEAD_BYTES; changed by the readers."""
 
     def open(self, rid: str, after: int = -1) -> "Reader":
         """A reader of the frames after number `after`. Use it in `async with`, or read it to its end, or close it."""
@@ -119,6 +124,10 @@ class Reader:
         self.after = after
         """The last frame that was given out (or the number to start after)."""
         self._open = True
+        self._ahead: list[Frame] = []
+        """Read from the log and not yet given out."""
+        self._ahead_bytes = 0
+        """Of those, as the hub counts them."""
 
     @property
     def deleted(self) -> bool:
@@ -147,7 +156,7 @@ class Reader:
         if not self._open:
             raise StopAsyncIteration
         try:
-            frames = await self._next()
+            frames = self._cut(self._take_ahead() or await self._next())
         except RespoolError as error:
             self.close()
             raise fault_of(error, self._feed.rid) from error
@@ -165,7 +174,9 @@ class Reader:
             if frames := feed.take(self.after):
                 return frames
             if feed.tail is None or self.after < feed.known:
-                page = await self._logs.read_output(feed.rid, self.after, most_bytes=BATCH_BYTES)
+                roomy = self._hub.ahead_bytes < AHEAD_BYTES
+                most_bytes = PAGE_BYTES if roomy else BATCH_BYTES
+                page = await self._logs.read_output(feed.rid, self.after, most_bytes=most_bytes)
                 feed.learn(page)
                 if page.frames or page.done:
                     return page.frames
@@ -174,8 +185,30 @@ class Reader:
             else:
                 await feed.news()
 
+    def _take_ahead(self) -> list[Frame]:
+        """What was read before and not given out."""
+        frames, self._ahead = self._ahead, []
+        self._hub.ahead_bytes -= self._ahead_bytes
+        self._ahead_bytes = 0
+        return frames
+
+    def _cut(self, frames: list[Frame]) -> list[Frame]:
+        """The first batch of some frames; the others are held if there is room, else read again when their turn comes."""
+        size = 0
+        for index, frame in enumerate(frames):
+            size += len(frame.data)
+            if size > BATCH_BYTES and index:
+                rest = frames[index:]
+                rest_bytes = sum(len(one.data) for one in rest)
+                if self._hub.ahead_bytes + rest_bytes <= AHEAD_BYTES:
+                    self._ahead, self._ahead_bytes = rest, rest_bytes
+                    self._hub.ahead_bytes += rest_bytes
+                return frames[:index]
+        return frames
+
     def close(self) -> None:
         """Let go of the response; may be called more than once."""
         if self._open:
             self._open = False
+            self._take_ahead()
             self._hub.leave(self._feed)

@@ -2,9 +2,14 @@
 
 import asyncio
 
+import pytest
+
 from api.tenants import Tenants
 from tests.api.gateway import running
 from tests.ingest.server import text_stream
+
+# It is counted in the process.
+pytestmark = pytest.mark.parametrize("store_url", ["valkey"], indirect=True)
 
 TEXT = text_stream("a")
 A, B = {"authorization": "Bearer key-a"}, {"authorization": "Bearer key-b"}

@@ -1,3 +1,6 @@
+import contextlib
+import hmac
+
 import pytest
 from starlette.requests import HTTPConnection
 
@@ -55,6 +58,22 @@ def test_everything_else_is_a_401_for_a_loopback_client_too(header):
         "invalid_api_key",
     )
     assert "key-a" not in error.message
+
+
+@pytest.mark.parametrize("given", ["key-a", "schlüssel", "nobody's", "k"])
+def test_every_key_is_compared_in_full_whichever_it_is(given, monkeypatch):
+    """How long a refusal or a yes takes tells nothing about any key."""
+    compared = []
+    compare = hmac.compare_digest
+
+    def counting(one, other):
+        compared.append(one)
+        return compare(one, other)
+
+    monkeypatch.setattr("api.auth.hmac.compare_digest", counting)
+    with contextlib.suppress(AuthenticationError):
+        auth(KEYS, allow_anonymous=False).tenant(request(authorization=f"Bearer {given}"))
+    assert compared == [key.encode() for key in KEYS]
 
 
 @pytest.mark.parametrize("client", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"])

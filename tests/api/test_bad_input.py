@@ -1,7 +1,6 @@
 """Whatever comes in, the answer is a 4xx in OpenAI's shape: never a 500, never the value that was refused."""
 
 import json
-import random
 
 import pytest
 
@@ -135,38 +134,6 @@ async def test_odd_ids_are_unknown_ids(gateway: Gateway):
         reply = await gateway.get(rid)
         assert reply.status == 404, rid
         assert "set-cookie" not in reply.headers
-
-
-async def test_noise_is_never_a_500(gateway: Gateway):
-    values = [
-        None,
-        True,
-        0,
-        -1,
-        10**30,
-        1e308,
-        "",
-        "x",
-        SECRET,
-        [],
-        [None],
-        {},
-        {"type": "x"},
-        [[]],
-        "\ud800",
-    ]
-    names = [
-        "model", "input", "tools", "tool_choice", "stream", "store", "background", "include", "metadata",
-        "reasoning", "text", "instructions", "previous_response_id", "prompt", "truncation", "unknown",
-        "max_tool_calls", "parallel_tool_calls", "temperature", "service_tier", "stream_options",
-    ]  # fmt: skip
-    gateway.upstreams.listed = []  # nothing shall run
-    for _ in range(400):
-        chosen = random.sample(names, random.randint(1, 6))  # noqa: S311
-        body = {"model": "m", "input": "x"} | {name: random.choice(values) for name in chosen}  # noqa: S311
-        reply = await gateway.ask("POST", "/v1/responses", body)
-        assert reply.status == 400, (body, reply.body)
-        assert reply.error["message"]
 
 
 async def test_a_refusal_is_short_however_long_the_value_is(gateway: Gateway):

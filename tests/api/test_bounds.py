@@ -57,6 +57,11 @@ async def stalled_by(gateway: Gateway, raw: bytes) -> tuple[Any, float]:
     return reply, await watching
 
 
+no_store = pytest.mark.parametrize("store_url", ["fakeredis"], indirect=True)
+"""For what is refused before any store is asked."""
+
+
+@no_store
 @pytest.mark.parametrize("kind", CROWDED)
 async def test_millions_of_values_are_refused_unread_and_stop_nobody(wide: Gateway, kind: str):
     head, piece, tail = CROWDED[kind]
@@ -67,6 +72,7 @@ async def test_millions_of_values_are_refused_unread_and_stop_nobody(wide: Gatew
     assert stall_s < STALL_S
 
 
+@no_store
 @pytest.mark.parametrize("kind", ODD)
 async def test_a_large_body_that_is_no_json_stops_nobody(wide: Gateway, kind: str):
     reply, stall_s = await stalled_by(wide, b'{"a": "' + ODD[kind] * FILL)

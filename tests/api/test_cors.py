@@ -5,6 +5,9 @@ import pytest
 from tests.api.gateway import running
 from tests.ingest.server import text_stream
 
+# No store has a say in it.
+pytestmark = pytest.mark.parametrize("store_url", ["fakeredis"], indirect=True)
+
 APP, EVIL = "https://app.example", "https://evil.example"
 ALLOWED = "access-control-allow-origin"
 ASKED = {"access-control-request-method": "POST"}

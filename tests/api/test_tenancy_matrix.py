@@ -26,6 +26,8 @@ HEADERS: dict[str, dict[str, str]] = {
     NOBODY: {},
     WRONG: {"authorization": "Bearer key-of-nobody"},
 }
+pytestmark = pytest.mark.parametrize("store_url", ["valkey"], indirect=True)
+
 STRANGERS = (NOBODY, WRONG)
 
 

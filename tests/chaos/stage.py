@@ -30,6 +30,8 @@ WATCH_S = 2 * LEASE_S
 """How long the clients are watched after a fault: a takeover fits."""
 MOVED_S = 20.0
 """Bound of the wait for all streams to go on."""
+PLACES_S = 5.0
+"""For the places of ended responses: what a dead process did not give back a sweeper finds within a lease or two."""
 LEAVE_S = 60.0
 """For the clients to read to the end what they have begun."""
 TOOL_S = 0.1
@@ -139,6 +141,17 @@ class Stage:
         for key in await self.store.connections.command("KEYS", f"{NAMESPACE}:*:st"):
             rid = key.decode().split("{")[1].split("}")[0]
             self.judge.broken += [f"{rid}: {what}" for what in await self.judge.left(rid)]
+        try:
+            await wait_until(self._places_are_free, PLACES_S)
+        except AssertionError:
+            self.judge.broken.append("responses that have ended still have their places")
+
+    async def _places_are_free(self) -> bool:
+        """Whether every response that has ended has given its place among the open ones back."""
+        command, logs = self.store.connections.command, self.store.logs
+        holders = await command("ZRANGE", self.store.keys.open[1], 0, -1)
+        states = [await logs.state(rid.decode()) for rid in holders]
+        return not any(state is not None and state.done for state in states)
 
 
 @asynccontextmanager
@@ -162,6 +175,7 @@ async def staged(folder: Path, seed: int) -> AsyncIterator[Stage]:
                 "WEB_SEARCH_PROVIDER": "searxng",
                 "WEB_SEARCH_URL": engine.url,
                 "LEASE_S": str(LEASE_S),
+                "MAX_OPEN": "100000",  # never met, but counted
             }
             async with (
                 Fleet(folder, valkey.url, settings, model.base_of) as fleet,

@@ -148,6 +148,7 @@ async def test_an_upstream_that_is_away_is_a_fault():
         ({"host": "0.0.0.0", "allow_anonymous": True}, "warn", "no keys, everybody is served"),
         ({"allow_anonymous": True}, "ok", "no keys, everybody is served"),
         ({"host": "0.0.0.0", "api_keys": "a=k1,b=k2,a=k3"}, "ok", "3 keys of 2 tenants"),
+        ({"api_keys_file": "nowhere.toml"}, "FAIL", "RESPOOL_API_KEYS_FILE: No such file"),
     ],
 )
 async def test_the_door_is_looked_at(settings, mark, words):

@@ -229,6 +229,7 @@ async def test_memory_is_enough_for_a_try_and_says_what_it_is(tmp_path, upstream
         ),
         ({"REDIS_URL": "memory://"}, ("--role", "api"), "memory:// is one process"),
         ({}, ("--port", "99999"), "--port: "),
+        ({"API_KEYS_FILE": "nowhere.toml"}, (), "RESPOOL_API_KEYS_FILE: No such file"),
     ],
 )
 def test_what_cannot_begin_says_so_in_one_line(tmp_path, settings, words, said):

@@ -6,6 +6,7 @@ import random
 import pytest
 
 from streams import feed as feeding
+from streams import hub as hubs
 from streams.faults import Gone, LogLost
 from streams.scripts.outputs import Frame
 from streams.store import Store
@@ -308,3 +309,32 @@ async def test_a_reader_that_leaves_while_it_waits_leaves_nothing_behind(rig):
     reading.cancel()
     await asyncio.wait([reading])
     assert (rig.store.hub.feeds, rig.store.doorbell.channels) == (0, 0)
+
+
+async def test_a_long_page_is_given_out_in_batches_and_read_once(rig, elsewhere, monkeypatch):
+    monkeypatch.setattr(hubs, "BATCH_BYTES", 100)
+    await rig.finished(*(bytes([65 + n]) * 40 for n in range(9)), b"end")
+    reads = elsewhere.reads.calls
+    async with elsewhere.hub.open(rig.rid) as reader:
+        batches = [[frame.seq for frame in frames] async for frames in reader]
+    assert batches == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+    assert elsewhere.reads.calls == reads + 1
+    assert elsewhere.hub.ahead_bytes == 0
+
+
+async def test_what_all_readers_have_read_ahead_is_bounded_and_given_back(
+    rig, elsewhere, monkeypatch
+):
+    """Past the bound pages are as short as a batch; nobody misses a frame, and who leaves gives its part back."""
+    monkeypatch.setattr(hubs, "BATCH_BYTES", 100)
+    monkeypatch.setattr(hubs, "AHEAD_BYTES", 500)
+    await rig.finished(*(bytes([65 + n]) * 40 for n in range(9)), b"end")
+    readers = [elsewhere.hub.open(rig.rid) for _ in range(5)]
+    for reader in readers:
+        assert [frame.seq for frame in await anext(reader)] == [0, 1]
+    assert 0 < elsewhere.hub.ahead_bytes <= 500
+    for reader in readers[1:]:
+        rest = [frame.seq async for frames in reader for frame in frames]
+        assert rest == list(range(2, 10))
+    readers[0].close()
+    assert elsewhere.hub.ahead_bytes == 0
