@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from api.request_id import kind_of
+from streams import metrics
 from translator.protocol.errors import INVALID_REQUEST, RespoolError
 from translator.protocol.json import dumps
 
@@ -99,6 +101,7 @@ class Wire(HttpToolsProtocol):
                 f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
                 f"content-length: {len(body)}\r\nx-request-id: {request_id}\r\nconnection: close\r\n\r\n"
             )
+            metrics.count("requests_refused_total", kind=kind_of(error))
             log.info("%s: not a request: %d", request_id, status, extra={"request": request_id})
             self.transport.write(head.encode() + body)
         self.transport.close()
