@@ -73,6 +73,9 @@ KINDS: Final[tuple[tuple[type[RespoolError], str], ...]] = (
 )
 """Subclasses before their own."""
 
+BY_STATUS: Final = {400: "request", 405: "request", 404: "not_found", 431: "too_large"}
+"""Of the router's refusals, and of what never became a request (`respool.wire`)."""
+
 CLIENT_LEFT: Final = 499
 """In the log and the counters only: the client left before there was an answer (nginx's number)."""
 
@@ -134,7 +137,8 @@ class RequestId:
 
 def kind_of(told: RespoolError) -> str:
     """Whose fault a refusal is, as a label."""
-    return next((kind for cls, kind in KINDS if isinstance(told, cls)), "other")
+    by_class = (kind for cls, kind in KINDS if isinstance(told, cls))
+    return next(by_class, BY_STATUS.get(told.status, "other"))
 
 
 def named(scope: Scope) -> dict[str, Any]:

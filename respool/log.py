@@ -36,8 +36,10 @@ FIELDS: Final = (
 )
 """What a record may say of itself besides its text: `extra=` with one of these names."""
 
-IDS: Final = ("request", "response", "round", "attempt")
-"""Those that a line of text shows, unless its sentence has them already; the others are part of the sentence."""
+LONG: Final = ("request", "response")
+"""Those that a line of text shows, unless its sentence has them already."""
+IDS: Final = (*LONG, "round", "attempt")
+"""Those that a line of text shows; the others are part of the sentence."""
 
 Form = Literal["text", "json"]
 
@@ -85,7 +87,7 @@ class OneLine(_Form):
         said = "".join(
             f" {name}={self.clean(str(value))}"
             for name, value in fields(record).items()
-            if name in IDS and str(value) not in text
+            if name in IDS and not (name in LONG and str(value) in text)
         )
         error = self.error(record)
         line = f"{moment(record)} {record.levelname} {record.name}: {text}{said}"

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from api.request_id import kind_of
+from streams import metrics
 from translator.protocol.errors import INVALID_REQUEST, Overloaded, RespoolError, retry_after
 from translator.protocol.json import dumps
 
@@ -157,7 +159,9 @@ class Wire(HttpToolsProtocol):
             }
             lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
             head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n{lines}\r\n"
-            log.info("%s: not a request: %d", request_id, error.status)
+            metrics.count("requests_refused_total", kind=kind_of(error))
+            line = (request_id, error.status)
+            log.info("%s: not a request: %d", *line, extra={"request": request_id})
             self.transport.write(head.encode() + body)
         self.transport.close()
 

@@ -34,6 +34,13 @@ def test_the_api_runs_twice_behind_nothing_else():
     assert [name for name, service in SERVICES.items() if "ports" in service] == ["api"]
 
 
+def test_every_service_can_run_several_times():
+    for name, service in OURS.items():
+        assert "container_name" not in service, name
+        assert name == "api" or "ports" not in service
+        assert "volumes" not in service
+
+
 def test_the_api_does_not_start_without_keys():
     assert OURS["api"]["environment"]["RESPOOL_API_KEYS"].startswith("${RESPOOL_API_KEYS:?")
 

@@ -23,8 +23,9 @@ GROUP_NAME = "respool"
 WORK_CAP = 100_000
 """Hints kept at most (some MB). Past that the oldest go: the sweeper finds their responses in the due set."""
 
-DUE_HOLD_MS = 10_000
-"""How long a response that a sweeper took is not given to another one; several times what looking at it takes."""
+DUE_HOLD_MS = 3_000
+"""How long a response that a sweeper took is not given to another one: longer than a look takes, the pause after an outage
+included (`workers.sweep.RETURN_S`), and all that the death of a sweeper with it in hand costs."""
 
 PLACE_SLACK_MS = 60_000
 """How long a place outlives the longest run. It is given back at the end, by whoever sees it; this is for an end that

@@ -3,11 +3,22 @@ import logging
 
 import pytest
 
-from api.request_id import RequestId, loggable
+from api.request_id import RequestId, kind_of, loggable
 from streams import metrics
+from streams.faults import StoreAway
 from tests.api.exchange import exchanging
 from tests.api.gateway import Gateway, running
 from tests.ingest.server import text_stream
+from translator.protocol.errors import (
+    AuthenticationError,
+    LimitPassed,
+    NotFound,
+    Overloaded,
+    ProtocolFault,
+    RequestError,
+    RespoolError,
+    TooLarge,
+)
 
 
 async def test_each_answer_has_an_id_of_its_own_and_one_line_in_the_log(gateway: Gateway, caplog):
@@ -107,3 +118,23 @@ async def test_requests_are_counted_by_route(store, upstream):
         before = metrics.value("requests_total", route=path, status="404")
         await gateway.get("resp_" + "0" * 32)
         assert metrics.value("requests_total", route=path, status="404") == before + 1
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (AuthenticationError("no"), "key"),
+        (NotFound.response("resp_x"), "not_found"),
+        (TooLarge("no"), "too_large"),
+        (LimitPassed("no"), "too_large"),
+        (RequestError("no"), "request"),
+        (Overloaded("no"), "overloaded"),
+        (ProtocolFault("no"), "upstream"),
+        (StoreAway("no"), "store"),
+        (RespoolError("no", status=405), "request"),
+        (RespoolError("no"), "other"),
+    ],
+)
+def test_a_refusal_is_counted_by_whose_fault_it_is(error, kind):
+    assert kind_of(error) == kind
+    assert kind in metrics.LABELS["requests_refused_total"]["kind"]

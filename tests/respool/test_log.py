@@ -76,8 +76,9 @@ def test_of_the_event_loops_own_reports_only_the_first_line_is_shown():
 
 
 def test_a_line_of_text_names_what_it_is_about_unless_its_sentence_does():
-    text = line("resp_1 went on", response="resp_1", round=2, ms=17)
-    assert text.endswith("resp_1 went on round=2")
+    text = line("resp_1 went on", response="resp_1", round=1, attempt=2, ms=17)
+    assert text.endswith("resp_1 went on round=1 attempt=2")
+    assert line("lost", request="req_1").endswith("lost request=req_1")
 
 
 def test_an_object_has_the_text_the_roles_and_every_field():

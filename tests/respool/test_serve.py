@@ -252,7 +252,7 @@ def test_a_port_that_is_taken_is_one_line(tmp_path):
 async def test_a_store_that_may_evict_is_refused_unless_told(tmp_path, upstream):
     with ValkeyServer(config={"maxmemory-policy": "allkeys-lru", "appendonly": "no"}) as server:
         url = f"redis://127.0.0.1:{server.port}"
-        ended = respool(tmp_path, "serve", UPSTREAM_URL=upstream, REDIS_URL=url)
+        ended = respool(tmp_path, "serve", UPSTREAM_URL=upstream, REDIS_URL=url, PORT="0")
         assert ended.returncode == 2
         assert "may evict keys (maxmemory-policy allkeys-lru)" in ended.stderr
         settings = {"UPSTREAM_URL": upstream, "REDIS_URL": url, "ALLOW_EVICTION": "true"}

@@ -12,6 +12,7 @@ from starlette.routing import Route
 from respool import wire
 from respool.http import Http, bind
 from respool.wire import MAX_HEAD_BYTES
+from streams import metrics
 from tests.wait import wait_until
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n"
@@ -77,7 +78,9 @@ async def test_endless_headers_are_refused(port, pieces):
 
 
 async def test_headers_that_are_too_large_are_a_431(port):
+    before = metrics.value("requests_refused_total", kind="too_large")
     assert refused(await say(port, GET + b"a: ", *[b"x" * 8000] * 9)) == 431
+    assert metrics.value("requests_refused_total", kind="too_large") == before + 1
 
 
 async def test_endless_trailers_and_chunk_extensions_end_the_connection(port):

@@ -2,6 +2,9 @@
 
 import pytest
 
+from streams.scripts import hints
+from workers.sweep import RETURN_S
+
 
 async def test_what_is_due_is_taken_in_order_and_held_back_from_others(store, elsewhere):
     now = await store.logs.now()
@@ -13,6 +16,15 @@ async def test_what_is_due_is_taken_in_order_and_held_back_from_others(store, el
     assert await elsewhere.due.take(now + 59_000) == ["early", "late"]
 
 
+async def test_what_a_sweeper_took_and_died_with_is_given_to_another_soon(store, elsewhere):
+    now = await store.logs.now()
+    await store.due.enter("a", now - 1)
+    assert await store.due.take(now) == ["a"]
+    assert await elsewhere.due.take(now + hints.DUE_HOLD_MS - 1) == []
+    assert await elsewhere.due.take(now + hints.DUE_HOLD_MS) == ["a"]
+    assert RETURN_S * 1000 < hints.DUE_HOLD_MS < 5_000  # the default lease
+
+
 async def test_it_is_told_when_the_next_one_is_due(store):
     assert await store.due.take() == []
     assert store.due.next_in_ms is None
@@ -21,7 +33,7 @@ async def test_it_is_told_when_the_next_one_is_due(store):
     await store.due.enter("later", now + 60_000)
     assert await store.due.take(now) == []
     assert 4_000 < store.due.next_in_ms <= 5_000
-    assert await store.due.take(now + 30_000) == ["soon"]  # which is held back for 10 s
+    assert await store.due.take(now + 30_000) == ["soon"]  # which is held back for a while
     await store.due.drop("soon")
     await store.due.take(now)
     assert 59_000 < store.due.next_in_ms <= 60_000

@@ -362,7 +362,7 @@ async def test_a_log_of_thousands_of_entries_is_folded_from_its_first(store, ser
     rid = await made(store)
     async with ingesting(store, server.url):
         store.work.offer("rounds", rid)
-        await wait_until(lambda: round_ended(store, rid))
+        await wait_until(lambda: round_ended(store, rid), 20)
     async with translating(store):
         store.work.offer("translate", rid)
         assert len(await stream(store, rid)) == 2_008
