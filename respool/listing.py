@@ -6,7 +6,7 @@ In: the settings, and which are wanted. Out: a table, or with --json a line for 
 from typing import Any
 
 from respool.evidence import open_store
-from respool.screen import Screen, count, moment, size, span, status, table
+from respool.screen import Screen, bar, count, moment, size, span, status, table
 from respool.settings import Settings
 from streams.recent import Recent, recent
 
@@ -15,9 +15,10 @@ async def ls(
     screen: Screen, settings: Settings, *, limit: int, tenant: str | None, wanted: str | None
 ) -> int:
     """Print them; 0 whatever there is."""
-    async with open_store(settings) as store:
-        found = await recent(store, limit=limit, tenant=tenant, status=wanted)
-        now = await store.logs.now()
+    with bar("looking"):
+        async with open_store(settings) as store:
+            found = await recent(store, limit=limit, tenant=tenant, status=wanted)
+            now = await store.logs.now()
     rows = table(
         *("ID", "STATUS", "MODEL", "TENANT", "CREATED", "TOOK", "ROUNDS", "ENTRIES", "FRAMES"),
         "SIZE",

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -534,11 +535,15 @@ def test_a_bar_is_shown_on_a_terminal_for_what_takes_long(capsys, monkeypatch):
         told(1, 2)
     assert "reading" not in capsys.readouterr().err, "it did not take long"
     monkeypatch.setattr(screen, "BAR_AFTER_S", 0.0)
+    shown = ""
     with screen.bar("reading") as told:
         told(1, 2)
-    shown = capsys.readouterr()
-    assert "reading" in shown.err
-    assert shown.out == ""
+        deadline = time.monotonic() + 5
+        while "50%" not in shown and time.monotonic() < deadline:
+            shown += capsys.readouterr().err
+    assert "reading" in shown
+    assert "50%" in shown
+    assert capsys.readouterr().out == ""
     monkeypatch.delenv("FORCE_COLOR")
     with screen.bar("reading") as told:
         told(1, 2)
