@@ -99,6 +99,16 @@ async def test_ls_lists_the_newest_first(gateway, settings, printed):
     assert printed() == ["no responses"]
 
 
+@pytest.mark.parametrize("width", [80, 100, 120, 149, 150, None])
+def test_a_table_fits_the_terminal_and_never_cuts_an_id(width):
+    columns, model = listing.fitting(width)
+    assert {"ID", "STATUS", "MODEL", "FRAMES"} <= set(columns)
+    if width is None or width >= 150:
+        assert (columns, model) == (listing.WIDE, None)
+    else:
+        assert listing.FIXED[columns] + model <= width
+
+
 # ---- show and why
 
 
