@@ -19,7 +19,7 @@ TRIALS ?= 200
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer (with venv) found on PATH"; exit 1; }
@@ -82,6 +82,10 @@ check: lint types arch test ## what CI runs
 .PHONY: bench
 bench: $(READY) ## load through `respool serve`: added latency, first byte, frames a second
 	$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: bench-replay
+bench-replay: $(READY) ## a long response folded again, and read by one client
+	$(BIN)/python -m benchmarks.replay
 
 .PHONY: chaos
 chaos: $(READY) ## faults under load: kills, stops, lost replies, an older store (TRIALS=200)

@@ -10,7 +10,7 @@ responses share the slot of the due set, whose whole name is their tag.
 | `ns:{rid}:st`      | hash    | run + retention from create; from the terminal commit: retention          |
 | `ns:{rid}:in`      | stream  | with `st`                                                                |
 | `ns:{rid}:out`     | stream  | with `st`                                                                |
-| `ns:{rid}:seal`    | string  | with `st`, from some minutes after the end, in place of `in` and `out`   |
+| `ns:{rid}:seal`    | string  | with `st`, from some minutes after the end (or from an import), in place of `in` and `out` |
 | `ns:{rid}:sec`     | hash    | with `st`, at most until the terminal commit                             |
 | `ns:{rid}:jobs`    | hash    | with `st`, at most until the terminal commit                             |
 | `ns:work:<kind>`   | stream  | WORK_TTL_MS, renewed on use                                              |
