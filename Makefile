@@ -19,7 +19,7 @@ TRIALS ?= 200
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer (with venv) found on PATH"; exit 1; }
@@ -45,6 +45,25 @@ test: $(READY) ## all tests, on fakeredis and on a real server (ARGS="-k name")
 .PHONY: test-fast
 test-fast: $(READY) ## all but the slow ones
 	$(TESTS) --numprocesses auto -m 'not slow' $(ARGS)
+
+# Debian's browser, its driver and a font to write with. Elsewhere, and where one is no root, what is there is used.
+DEBIAN := chromium chromium-driver fonts-dejavu-core
+HAVE := command -v chromium >/dev/null && command -v chromedriver >/dev/null
+
+.PHONY: browser
+browser: $(READY)
+	@$(HAVE) || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || \
+	  { echo "make: no chromium and chromedriver on PATH; on Debian: apt-get install $(DEBIAN)"; exit 1; }; \
+	  apt-get update -qq && apt-get install -qq --no-install-recommends $(DEBIAN) >/dev/null; }
+	@$(BIN)/python -c 'import selenium' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[browser]'
+
+.PHONY: test-browser
+test-browser: browser ## the debug page in a headless Chromium, which is installed where it is missing
+	RESPOOL_TEST_BROWSER=1 $(TESTS) tests/browser $(ARGS)
+
+.PHONY: picture
+picture: browser ## take docs/debug-page.png from a gateway that runs
+	$(BIN)/python -m tests.browser.picture docs/debug-page.png
 
 .PHONY: cover
 cover: $(READY) ## the tests again, with branch coverage; 100 % in translator/, 90 % elsewhere

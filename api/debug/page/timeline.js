@@ -206,7 +206,7 @@ export class Timeline {
       g.moveTo(x, AXIS - 4);
       g.lineTo(x, bottom + 4);
       g.stroke();
-      const word = this.byTime ? (step >= 1000 ? `${at / 1000} s` : step >= 1 ? `${Math.round(at)} ms` : `${at.toFixed(1)} ms`) : `${Math.round(at)}`;
+      const word = this.byTime ? moment(at, step) : `${Math.round(at)}`;
       if (x + 4 + g.measureText(word).width < this.width) g.fillText(word, x + 4, AXIS / 2 - 1);
     }
   }
@@ -440,4 +440,10 @@ export class Timeline {
     by("zoom-out").addEventListener("click", () => this.zoom(2));
     by("zoom-fit").addEventListener("click", () => this.fit());
   }
+}
+
+/** A time on the axis, as exact as the steps are. */
+function moment(ms, step) {
+  if (step >= 200) return `${Number((ms / 1000).toFixed(1))} s`;
+  return step >= 1 ? `${Math.round(ms)} ms` : `${ms.toFixed(1)} ms`;
 }
