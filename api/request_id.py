@@ -39,6 +39,7 @@ PROBES: Final = frozenset(
         "/metrics",
         "/debug/api/responses",
         "/debug/api/responses/{response_id}/log",
+        "/debug/api/responses/{response_id}/frames",
         "/debug/api/responses/{response_id}/state",
     }
 )

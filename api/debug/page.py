@@ -7,6 +7,7 @@ they are for this machine only, like everything else.
 """
 
 import hashlib
+from http import HTTPStatus
 from importlib import resources
 from typing import Final
 
@@ -14,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.auth import Auth
-from translator.protocol.errors import NotFound
+from translator.protocol.errors import AuthenticationError, NotFound
 
 TYPES: Final = {
     "html": "text/html; charset=utf-8",
@@ -55,10 +56,8 @@ DOCUMENT: Final = "index.html"
 class Page:
     """The files, read once."""
 
-    def __init__(self, auth: Auth, *, keyed: bool) -> None:
-        """`keyed`: keys are configured, so that a browser which has not been given one yet must see the page."""
+    def __init__(self, auth: Auth) -> None:
         self._auth = auth
-        self._keyed = keyed
         self._files: dict[str, tuple[bytes, str, str]] = {}  # content, media type, tag; by name
         for file in resources.files("api.debug").joinpath("page").iterdir():
             suffix = file.name.rpartition(".")[2]
@@ -81,8 +80,12 @@ class Page:
         return self._file(request, request.path_params["name"])
 
     def _refuse_strangers(self, request: Request) -> None:
-        if not self._keyed:
+        try:
             self._auth.tenant(request)
+        except AuthenticationError as error:
+            # Where there are keys, the page is what asks for one.
+            if error.status != HTTPStatus.UNAUTHORIZED:
+                raise
 
     def _file(self, request: Request, name: str) -> Response:
         self._refuse_strangers(request)

@@ -21,7 +21,7 @@ def routes(context: Context, auth: Auth) -> dict[str, Callable[[Request], Awaita
     """Every route. The page's own files are public, since they hold nothing; all else belongs to a tenant."""
     if not context.settings.debug_ui:
         return {}
-    page = Page(auth, keyed=bool(context.settings.api_keys))
+    page = Page(auth)
     inspection = Inspection(context, auth)
     one = f"{API}/{{response_id}}"
     return {
@@ -32,6 +32,7 @@ def routes(context: Context, auth: Auth) -> dict[str, Callable[[Request], Awaita
         one: inspection.summary,
         f"{one}/log": inspection.log,
         f"{one}/entries/{{n}}": inspection.entry,
+        f"{one}/frames": inspection.frames,
         f"{one}/frames/{{seq}}": inspection.frame,
         f"{one}/state": inspection.state,
         f"{one}/replay": inspection.replay,

@@ -23,7 +23,16 @@ from translator.protocol.entries import Entry, Kind
 API = "/debug/api/responses"
 KEYS = {"key-a": "a", "key-b": "b"}
 A, B = {"authorization": "Bearer key-a"}, {"authorization": "Bearer key-b"}
-SUFFIXES = ("", "/log", "/entries/1", "/frames/0", "/state?after=1", "/replay", "/export")
+SUFFIXES = (
+    "",
+    "/log",
+    "/entries/1",
+    "/frames",
+    "/frames/0",
+    "/state?after=1",
+    "/replay",
+    "/export",
+)
 ROW = ("n", "kind", "t", "round", "attempt", "size", "name", "said", "frames")
 STALL_S = 0.03
 
@@ -125,6 +134,27 @@ async def test_bytes_are_given_as_they_lie_in_the_logs(gateway, upstream, store)
         assert (await gateway.ask("GET", f"{API}/{rid}/{path}")).status == 404, path
     for path in ("entries/-1", "entries/x", "frames/-1"):
         assert (await gateway.ask("GET", f"{API}/{rid}/{path}")).status == 400, path
+
+
+async def test_public_frames_are_told_in_pages(gateway, upstream):
+    upstream.play(*text_stream(*"some letters"))
+    rid = (await gateway.made())["id"]
+    *frames, _ = (await gateway.get(rid, "?stream=true")).frames
+    found: list[str] = []
+    more = True
+    while more:
+        path = f"{API}/{rid}/frames?after={len(found) - 1}&limit=4"
+        page = (await gateway.ask("GET", path)).json
+        found += page["frames"]
+        more = page["more"]
+    assert [frame.encode() for frame in found] == frames
+    assert (await gateway.ask("GET", f"{API}/{rid}/frames")).json == {
+        "frames": found,
+        "more": False,
+    }
+    past = await gateway.ask("GET", f"{API}/{rid}/frames?after={len(found) - 1}")
+    assert past.json == {"frames": [], "more": False}
+    assert (await gateway.ask("GET", f"{API}/{rid}/frames?after=-2")).error["param"] == "after"
 
 
 async def test_the_machines_state_is_told_after_any_entry_in_any_order(gateway, upstream):

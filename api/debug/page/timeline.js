@@ -25,7 +25,11 @@ export class Timeline {
     this.run = null;
     this.colors();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.colors(); this.draw(); });
-    new ResizeObserver(() => this.draw()).observe(this.plot);
+    this.width = 0;
+    new ResizeObserver(() => {
+      this.width = this.plot.clientWidth;
+      this.draw();
+    }).observe(this.plot);
     this.#listen();
   }
 
@@ -95,7 +99,7 @@ export class Timeline {
     this.dirty = true;
     requestAnimationFrame(() => {
       this.dirty = false;
-      if (this.run) this.#draw();
+      if (this.run && this.width) this.#draw();
     });
   }
 
@@ -127,7 +131,6 @@ export class Timeline {
 
   #draw() {
     const { run, canvas, color } = this;
-    this.width = this.plot.clientWidth;
     const bars = this.#bars(), marks = this.#marks();
     const rows = Math.max(1, Math.min(MOST_BARS, bars));
     const top = { up: AXIS, pub: AXIS + LANE + GAP, bars: AXIS + 2 * LANE + GAP + 6, marks: 0 };
@@ -171,7 +174,7 @@ export class Timeline {
   #rounds(g, bottom) {
     const { run, color } = this;
     const starts = [];
-    for (let i = 0; i < run.kinds.length; i++) if (run.kinds[i] === "round") starts.push(i);
+    for (const i of run.events) if (run.kinds[i] === "round") starts.push(i);
     g.font = "10px system-ui, sans-serif";
     g.textBaseline = "alphabetic";
     starts.forEach((i, k) => {
@@ -216,12 +219,17 @@ export class Timeline {
     const { run, color, width } = this;
     const columns = Math.ceil(width) + 1;
     const up = new Uint16Array(columns), pub = new Uint16Array(columns), bad = new Uint8Array(columns);
-    for (let i = 0; i < run.kinds.length; i++) {
-      const x = this.x(this.partOf(i + 1));
-      if (x < 0 || x >= width) continue;
-      const at = Math.floor(x), kind = run.kinds[i];
+    const { times, entryRow, counts, duration, rowCount } = run;
+    const [a, b] = this.view, wide = (width - 2 * PAD) / (b - a), first = times[0];
+    for (let i = 0; i < times.length; i++) {
+      const part = this.byTime ? (times[i] - first) / duration : (entryRow[i] + 0.5) / rowCount;
+      const at = Math.floor(PAD + (part - a) * wide);
+      if (at < 0 || at >= width) continue;
       up[at]++;
-      pub[at] += run.counts[i];
+      pub[at] += counts[i];
+    }
+    for (const i of run.events) {
+      const kind = run.kinds[i], at = Math.floor(this.x(this.partOf(i + 1)));
       if (kind === "cancel" || (kind === "round_end" && !run.said[i].startsWith("ok"))) bad[at] = 1;
     }
     if (!this.byTime) this.#ordered(pub, width);
@@ -354,9 +362,7 @@ export class Timeline {
   #marks() {
     const { run } = this;
     const found = [];
-    for (let i = 0; i < run.kinds.length; i++) {
-      const kind = run.kinds[i];
-      if (kind === "frame" || kind === "tool_result") continue;
+    for (const i of run.events) {
       const mark = markOf(run, i);
       if (mark) found.push({ ...mark, part: this.partOf(i + 1), row: run.entryRow[i] ?? 0 });
     }
