@@ -98,6 +98,10 @@ check: lint types arch test ## what CI runs
 bench: $(READY) ## load through `respool serve`: added latency, first byte, frames a second
 	$(BIN)/python -m benchmarks $(ARGS)
 
+.PHONY: bench-replay
+bench-replay: $(READY) ## a long response folded again, and read by one client
+	$(BIN)/python -m benchmarks.replay
+
 .PHONY: chaos
 chaos: $(READY) ## faults under load: kills, stops, lost replies, an older store (TRIALS=200)
 	$(BIN)/python -m tests.chaos --trials $(TRIALS) $(ARGS)

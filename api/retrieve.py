@@ -58,7 +58,7 @@ class Retrieve:
             # An EventSource connects again after every end but this one.
             return Response(status_code=204)
         return EventStream(
-            self._store.hub.open(rid, after),
+            self._store.hub.open(rid, after, page),
             after=after,
             pace=self._pace,
             ids=asked_for_ids or self._sse_ids,

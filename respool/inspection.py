@@ -117,6 +117,9 @@ def export(
         Path | None, typer.Option("--output", "-o", help="Write this file instead of stdout.")
     ] = None,
     gzip: Annotated[bool, typer.Option("--gzip", "-z", help="Pack it.")] = False,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Blank what users, models and tools wrote.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write a response into one file, without secrets."""
@@ -125,7 +128,9 @@ def export(
     if as_json and into is None:
         raise typer.BadParameter("needs --output: the file itself goes to standard output")
     run(
-        lambda screen, settings: transfer.export(screen, settings, name, into=into, gzip=gzip),
+        lambda screen, settings: transfer.export(
+            screen, settings, name, into=into, gzip=gzip, redact=redact
+        ),
         as_json=as_json,
     )
 

@@ -18,6 +18,10 @@ from translator.protocol.json import loads
 LANE: Final = 60
 """Columns of the left lane; two of them and the time fit on a wide terminal."""
 
+NARROWEST: Final = 26
+BESIDE: Final = 18
+"""Columns of the clock and of the frame's number."""
+
 PREVIEW: Final = 24
 """Characters of a delta that are shown: one is recognised by less."""
 
@@ -39,6 +43,8 @@ class Lanes:
     def __init__(self, screen: Screen, began: int) -> None:
         self._screen = screen
         self._began = began
+        width = screen.width
+        self._lane = LANE if width is None else min(LANE, max(NARROWEST, (width - BESIDE) // 2))
 
     def row(self, t: int | None, entry: Entry | None, frame: Frame | None) -> None:
         """An entry, a frame, or a frame beside the entry that brought it."""
@@ -47,8 +53,8 @@ class Lanes:
             return
         clock = f"+{(t - self._began) / 1000:.3f}" if t is not None else ""
         left = f"{entry.n:>6}  {entry_text(entry)}" if entry is not None else ""
-        line = Text(f"{clock:>9} ", "dim")
-        line.append(short_lane(left), IN_STYLE)
+        line = Text.assemble((f"{clock:>9} ", "dim"))
+        line.append(filled(left, self._lane), IN_STYLE)
         if frame is not None:
             line.append(f" {frame.seq:>6}  {frame_text(frame)}", OUT_STYLE)
         width = self._screen.width
@@ -66,9 +72,9 @@ class Lanes:
             self._screen.data({"out": {"seq": frame.seq, "t": t, "frame": text}})
 
 
-def short_lane(text: str) -> str:
-    """The left lane, filled or cut to its width."""
-    return f"{text[: LANE - 1]}…" if len(text) > LANE else f"{text:<{LANE}}"
+def filled(text: str, width: int) -> str:
+    """A lane, filled or cut to its width."""
+    return f"{text[: width - 1]}…" if len(text) > width else f"{text:<{width}}"
 
 
 def entry_text(entry: Entry) -> str:

@@ -5,7 +5,7 @@ tables are cut to its width; into a pipe or a file every line is whole, with col
 """
 
 import sys
-import time
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -95,9 +95,11 @@ def status(word: str) -> Text:
 
 @contextmanager
 def bar(what: str) -> Iterator[OnProgress]:
-    """A bar on standard error, once this takes more than a second and if that is a terminal."""
+    """A bar on standard error, once this takes more than a second and if that is a terminal.
+
+    It moves as it is told, and to and fro where nobody tells.
+    """
     console = Console(stderr=True)
-    began = time.monotonic()
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -107,19 +109,18 @@ def bar(what: str) -> Iterator[OnProgress]:
         transient=True,
     )
     task = progress.add_task(what, total=None)
-    shows = False
-
-    def told(done: int, total: int) -> None:
-        nonlocal shows
-        if not shows and console.is_terminal and time.monotonic() - began > BAR_AFTER_S:
-            progress.start()
-            shows = True
-        progress.update(task, completed=done, total=total)
-
+    # By a clock of its own: what takes long may be one call that tells nothing.
+    clock = threading.Timer(BAR_AFTER_S, progress.start)
+    clock.daemon = True
+    if console.is_terminal:
+        clock.start()
     try:
-        yield told
+        yield lambda done, total: progress.update(task, completed=done, total=total)
     finally:
-        if shows:
+        clock.cancel()
+        if console.is_terminal:
+            clock.join()
+        if progress.live.is_started:
             progress.stop()
 
 

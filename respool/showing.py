@@ -22,6 +22,9 @@ BODY_CHARS: Final = 600
 
 PREVIEW_CHARS: Final = 60
 
+ROOMY: Final = 140
+"""Columns of a terminal on which ids of items, 54 letters each, leave room for what the items say."""
+
 
 async def found(settings: Settings, name: str) -> tuple[Recording, int | None]:
     """A response, and the store's time where it came from a store."""
@@ -161,12 +164,13 @@ def _items(screen: Screen, recording: Recording) -> None:
         return
     screen.say()
     screen.say(Text("items", "bold"))
-    rows = table("  #", "TYPE", "ID", "STATUS", "NAME", "CONTENT")
+    roomy = screen.width is None or screen.width >= ROOMY
+    rows = table("  #", "TYPE", *(["ID"] if roomy else []), "STATUS", "NAME", "CONTENT")
     for index, item in enumerate(items):
         rows.add_row(
             f"  {index}",
             str(item.get("type")),
-            str(item.get("id") or ""),
+            *([str(item.get("id") or "")] if roomy else []),
             str(item.get("status") or ""),
             str(item.get("name") or ""),
             Text(short(preview(item), PREVIEW_CHARS)),

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from respool.evidence import of_file, open_store, shown
+from respool.redacted import changed, redacted
 from respool.screen import Screen, bar, count, moment
 from respool.settings import Settings
 from respool.showing import found
@@ -20,11 +21,21 @@ from translator.protocol.errors import LimitPassed
 
 
 async def export(
-    screen: Screen, settings: Settings, name: str, *, into: Path | None, gzip: bool
+    screen: Screen,
+    settings: Settings,
+    name: str,
+    *,
+    into: Path | None,
+    gzip: bool = False,
+    redact: bool = False,
 ) -> int:
-    """Write the file to standard output, or into a file of that name."""
+    """Write the file to standard output, or into a file of that name; with `redact` without content."""
     one, _ = await found(settings, name)
-    lines: Iterable[bytes] = transcript.lines_of(one)
+    if redact:
+        whole, one = one, redacted(one)
+        if (seq := changed(whole, one)) is not None:
+            sys.stderr.write(f"respool: without content other events come from frame {seq} on\n")
+    lines: Iterable[bytes] = transcript.lines_of(one, redacted=redact)
     if gzip:
         lines = [transcript.packed(lines)]
     if into is None:

@@ -51,6 +51,8 @@ class Feed:
         """The last frame that came by here; None until a page that reached the end, or a hand-over."""
         self.known = -1
         """The highest sequence number that is known to be committed."""
+        self.told: Page | None = None
+        """The page that told last of the state of the log; None before the first."""
         self.done = False
         """The frame `tail` is the terminal one."""
         self._logs = logs
@@ -125,6 +127,8 @@ class Feed:
         """A page of the log, read by this feed or by one of its readers."""
         self._heard = asyncio.get_running_loop().time()
         self.known = max(self.known, page.seq)
+        if self.told is None or page.seq >= self.told.seq:
+            self.told = page
         if page.frames:
             # The first pages of a long log are one reader's business; the ring begins where a page reaches the end.
             if self.tail is not None or page.frames[-1].seq == page.seq:

@@ -18,7 +18,7 @@ from streams.handover import Handover
 from streams.keys import Keys
 from streams.logs import Logs
 from streams.opening import Opening, Outcome
-from streams.scripts.outputs import Frame
+from streams.scripts.outputs import Frame, Page
 from streams.work import Work
 from translator.protocol.errors import RespoolError
 
@@ -37,8 +37,11 @@ class Hub:
         self._feeds: dict[str, Feed] = {}
         self._openings: set[Opening] = set()
 
-    def open(self, rid: str, after: int = -1) -> "Reader":
-        """A reader of the frames after number `after`. Use it in `async with`, or read it to its end, or close it."""
+    def open(self, rid: str, after: int = -1, page: Page | None = None) -> "Reader":
+        """A reader of the frames after number `after`. Use it in `async with`, or read it to its end, or close it.
+
+        A `page` of the log that was read before spares it the first look.
+        """
         feed = self._feeds.get(rid)
         if feed is None:
             feed = self._feeds[rid] = Feed(
@@ -49,6 +52,8 @@ class Hub:
                 self._keys.bell_out(rid),
                 patient=self._work.registered("translate"),
             )
+        if page is not None:
+            feed.learn(page)
         feed.readers += 1
         return Reader(self, feed, self._logs, after)
 
@@ -158,6 +163,10 @@ class Reader:
         while True:
             if frames := feed.take(self.after):
                 return frames
+            if feed.told is not None and self.after < feed.told.seq:
+                page = await self._logs.read_on(feed.rid, feed.told, self.after)
+                feed.learn(page)
+                return page.frames
             if feed.tail is None or self.after < feed.known:
                 page = await self._logs.read_output(feed.rid, self.after)
                 feed.learn(page)

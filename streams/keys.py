@@ -9,7 +9,7 @@ hence one script may touch them all; work hints, the due set and the channels ar
 | `ns:{rid}:st`      | hash    | run + retention from create; from the terminal commit: retention          |
 | `ns:{rid}:in`      | stream  | with `st`                                                                |
 | `ns:{rid}:out`     | stream  | with `st`                                                                |
-| `ns:{rid}:seal`    | string  | with `st`, from some minutes after the end, in place of `in` and `out`   |
+| `ns:{rid}:seal`    | string  | with `st`, from some minutes after the end (or from an import), in place of `in` and `out` |
 | `ns:{rid}:sec`     | hash    | with `st`, at most until the terminal commit                             |
 | `ns:{rid}:jobs`    | hash    | with `st`, at most until the terminal commit                             |
 | `ns:work:<kind>`   | stream  | WORK_TTL_MS, renewed on use                                              |

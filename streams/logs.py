@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from streams.archive import Archive
+from streams.archive import page as fitting
 from streams.keys import Keys
 from streams.scripts import outputs
 from streams.scripts.call import Call
@@ -27,6 +28,12 @@ T = TypeVar("T")
 
 PAGE = 200
 """Entries a read, by default: a few ms of the event loop for parsing, tens of KB in memory."""
+
+LONG_PAGE = 1_000
+"""Frames a read for whoever catches up: two ms of the event loop, a ms of the server's."""
+
+QUICK_BYTES = 4 * 2**20
+"""Logs up to this are read in pages of LONG_PAGE frames whatever these weigh: the largest page is then no larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +142,19 @@ class Logs:
         """Frames after `after_seq` (-1: from the start) with the state. Refused MISSING; LogLost at a hole."""
         call = outputs.read_output(self._keys, rid, after=after_seq, count=count)
         return await self._page(rid, after_seq, count, await self._reads.do(call))
+
+    async def read_on(self, rid: str, page: Page, after_seq: int) -> Page:
+        """`read_output` for a reader that `page`, an earlier one, has told of more frames: larger pages, at less cost.
+
+        The bytes of a whole log of QUICK_BYTES may be in memory for a moment; of a larger one only those of a page.
+        """
+        if page.sealed or page.bytes > QUICK_BYTES:
+            return await self.read_output(rid, after_seq, LONG_PAGE if page.sealed else PAGE)
+        call = outputs.read_frames(self._keys, rid, after=after_seq, count=LONG_PAGE)
+        frames = fitting(await self._reads.do(call))
+        if not frames:  # packed by now, or gone, or with a hole
+            return await self.read_output(rid, after_seq)
+        return replace(page, frames=frames)
 
     def request_output(
         self, rid: str, after_seq: int, count: int, on_reply: Callable[[Page | RespoolError], None]

@@ -7,11 +7,13 @@ with `workers.fold`, which commits; nothing here writes.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from translator.machine import ForeignLog, Machine
 from translator.protocol.entries import Entry, Kind
 from translator.step import Command, NextRound, Note
+
+ROUND: Final = str(Kind.ROUND)
 
 
 class Turn(NamedTuple):
@@ -90,8 +92,10 @@ def compare(
     bodies = Bodies()
     for turn in turns:
         entry = turn.entry
-        if (due := bodies.differs(turn)) is not None:
-            return Difference(seq, entry.data, due, entry, entry.round)
+        if turn.commands or entry.kind == ROUND:
+            due = bodies.differs(turn)
+            if due is not None:
+                return Difference(seq, entry.data, due, entry, entry.round)
         for frame in turn.frames:
             if seq == len(stored):
                 return Difference(seq, None, frame, entry) if whole else Identical(entry.n, seq)
@@ -114,7 +118,7 @@ class Bodies:
     def differs(self, turn: Turn) -> bytes | None:
         """The body as folded again where the turn's entry is one and has another."""
         entry, due = turn.entry, self._due
-        if due is not None and entry.kind == Kind.ROUND and entry.round == due.number:
+        if due is not None and entry.kind == ROUND and entry.round == due.number:
             self._due = None
             return due.body if entry.data != due.body else None
         for command in turn.commands:

@@ -81,7 +81,7 @@ class Frame(NamedTuple):
 class Page:
     """Frames after a sequence number and, of the same moment, the last number, the status and whether it is final.
 
-    `sealed`: the logs are packed, so the frames have to be looked for there.
+    `sealed`: the logs are packed, so the frames have to be looked for there. `bytes` is what all frames come to.
     """
 
     frames: list[Frame]
@@ -89,6 +89,7 @@ class Page:
     done: bool
     status: str
     sealed: bool = False
+    bytes: int = 0
 
 
 def acquire(keys: Keys, rid: str, *, token: str, lease_ms: int) -> Call[Lease]:
@@ -195,14 +196,32 @@ def read_output(keys: Keys, rid: str, *, after: int, count: int) -> Call[Page]:
     """Frames after number `after` with the state of the same moment. Refuses MISSING; raises LogLost at a hole."""
 
     def parse(reply: Any) -> Page:
-        seq, done, status, sealed, entries = reply
+        seq, done, status, sealed, entries, size = reply
         frames = [frame_of(entry) for entry in entries]
-        whole = frames and frames[0].seq == after + 1 and frames[-1].seq == after + len(frames)
-        if seq > after and not sealed and not whole:
+        if seq > after and not sealed and not _follow(frames, after):
             raise LogLost(rid, after)
-        return Page(frames, seq, done == 1, status.decode(), sealed == 1)
+        return Page(frames, seq, done == 1, status.decode(), sealed == 1, size)
 
     return Call(rid, READ, (keys.state(rid), keys.output(rid)), (after, count, PAGE_BYTES), parse)
+
+
+def _follow(frames: Sequence[Frame], after: int) -> bool:
+    """Whether there are frames, and no number between them and `after` is missing."""
+    return bool(frames) and (frames[0].seq, frames[-1].seq) == (after + 1, after + len(frames))
+
+
+def read_frames(keys: Keys, rid: str, *, after: int, count: int) -> Call[list[Frame]]:
+    """Frames after number `after` alone, at a seventh of the server's time that the script takes, whatever they weigh.
+
+    None where the log does not go on with the next one, whyever that is: `read_output` tells.
+    """
+
+    def parse(reply: Any) -> list[Frame]:
+        frames = [frame_of(entry) for entry in reply]
+        return frames if _follow(frames, after) else []
+
+    where = (f"{after + 1}-1", "+", "COUNT", count)
+    return Call(rid, None, ("XRANGE", keys.output(rid)), where, parse)
 
 
 class Last(NamedTuple):

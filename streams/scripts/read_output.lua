@@ -2,8 +2,8 @@
 -- mistaken for emptiness.
 -- KEYS  1 state  2 output log
 -- ARGV  1 after  2 count  3 bytes: past them no further frame, but always one
--- reply {seq, done, status, sealed, entries}; of packed logs there are none
-local s = redis.call('HMGET', KEYS[1], 'done', 'seq', 'status', 'sealed')
+-- reply {seq, done, status, sealed, entries, bytes of all frames}; of packed logs there are no entries
+local s = redis.call('HMGET', KEYS[1], 'done', 'seq', 'status', 'sealed', 'out_bytes')
 if not s[1] then return redis.error_reply('REFUSED MISSING') end
 local entries = {}
 if tonumber(s[2]) > tonumber(ARGV[1]) then
@@ -17,4 +17,4 @@ if tonumber(s[2]) > tonumber(ARGV[1]) then
     end
   end
 end
-return {tonumber(s[2]), tonumber(s[1]), s[3], s[4] and 1 or 0, entries}
+return {tonumber(s[2]), tonumber(s[1]), s[3], s[4] and 1 or 0, entries, tonumber(s[5])}

@@ -90,16 +90,16 @@ async def test_a_stream_that_is_half_way_ends_as_it_would_have(replicas, upstrea
     one, other = replicas
     rid = (await one.made())["id"]
     whole = (await one.get(rid, "?stream=true")).body
-    monkeypatch.setattr("streams.feed.PAGE", 3)
-    read, gate, waiting = other.store.logs.read_output, asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr("streams.logs.LONG_PAGE", 3)
+    read, gate, waiting = other.store.logs.read_on, asyncio.Event(), asyncio.Event()
 
-    async def slow(rid: str, after: int, count: int = 3) -> Any:
+    async def slow(rid: str, page: Any, after: int) -> Any:
         if after > 5:
             waiting.set()
             await gate.wait()
-        return await read(rid, after, min(count, 3))
+        return await read(rid, page, after)
 
-    monkeypatch.setattr(other.store.logs, "read_output", slow)
+    monkeypatch.setattr(other.store.logs, "read_on", slow)
     monkeypatch.setattr("streams.feed.Feed.take", lambda *_: [])
     async with other.live("GET", f"/v1/responses/{rid}?stream=true") as live:
         await waiting.wait()

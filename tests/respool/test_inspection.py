@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,16 @@ async def test_ls_lists_the_newest_first(gateway, settings, printed):
     assert one["took_ms"] == one["ended"] - one["created"]
     await listing.ls(PEOPLE, settings, limit=5, tenant="nobody", wanted=None)
     assert printed() == ["no responses"]
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 149, 150, None])
+def test_a_table_fits_the_terminal_and_never_cuts_an_id(width):
+    columns, model = listing.fitting(width)
+    assert {"ID", "STATUS", "MODEL", "FRAMES"} <= set(columns)
+    if width is None or width >= 150:
+        assert (columns, model) == (listing.WIDE, None)
+    else:
+        assert listing.FIXED[columns] + model <= width
 
 
 # ---- show and why
@@ -534,11 +545,15 @@ def test_a_bar_is_shown_on_a_terminal_for_what_takes_long(capsys, monkeypatch):
         told(1, 2)
     assert "reading" not in capsys.readouterr().err, "it did not take long"
     monkeypatch.setattr(screen, "BAR_AFTER_S", 0.0)
+    shown = ""
     with screen.bar("reading") as told:
         told(1, 2)
-    shown = capsys.readouterr()
-    assert "reading" in shown.err
-    assert shown.out == ""
+        deadline = time.monotonic() + 5
+        while "50%" not in shown and time.monotonic() < deadline:
+            shown += capsys.readouterr().err
+    assert "reading" in shown
+    assert "50%" in shown
+    assert capsys.readouterr().out == ""
     monkeypatch.delenv("FORCE_COLOR")
     with screen.bar("reading") as told:
         told(1, 2)
