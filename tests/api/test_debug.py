@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from api.debug import folding
 from api.debug.folding import KEPT, Foldings
 from api.debug.inspection import TEXT_CHARS, shortened
 from api.debug.rows import row
@@ -381,6 +382,48 @@ def test_a_row_is_short_and_can_be_written():
 
 
 # ---- the fold that stays
+
+
+async def test_a_log_that_this_code_cannot_fold_is_told_as_that(gateway, upstream, store):
+    upstream.play(*text_stream("x"))
+    rid = (await gateway.made())["id"]
+    held = await recording.read(store.logs, rid)
+    key = store.keys.input(rid)
+    await store.connections.command("DEL", key)
+    for entry in held.entries:
+        data = entry.data.replace(b'"version":1', b'"version":9')
+        fields = ("k", entry.kind, "t", entry.t, "d", data, "r", entry.round, "a", entry.attempt)
+        await store.connections.command("XADD", key, f"{entry.n}-1", *fields)
+    await store.connections.command("PEXPIRE", key, 60_000)
+    for path in ("log", "state?after=1", "replay"):
+        reply = await gateway.ask("GET", f"{API}/{rid}/{path}")
+        assert (reply.status, reply.error["code"]) == (500, "foreign_log"), path
+    # Its bytes are there all the same.
+    assert b'"version":9' in (await gateway.ask("GET", f"{API}/{rid}/entries/1")).body
+
+
+async def test_a_log_with_a_hole_is_told_as_lost(gateway, upstream, store):
+    upstream.play(*text_stream("x"))
+    rid = (await gateway.made())["id"]
+    await store.connections.command("XDEL", store.keys.input(rid), "3-1")
+    for path in ("log?after=4", "state?after=5"):
+        reply = await gateway.ask("GET", f"{API}/{rid}/{path}")
+        assert (reply.status, reply.error["code"]) == (410, "events_lost"), path
+
+
+async def test_folds_are_kept_up_to_a_bound_in_bytes(gateway, upstream, monkeypatch):
+    monkeypatch.setattr(folding, "KEPT_BYTES", 3_000)
+    upstream.play(*text_stream("x" * 2_000))
+    foldings = Foldings(gateway.store.logs)
+    rids = [(await gateway.made())["id"] for _ in range(3)]
+    held = []
+    for rid in rids:
+        held.append(foldings.of(rid))
+        await held[-1].reach(4)
+        await held[-1].reach(8)
+        assert held[-1].size > 3_000
+    assert foldings.of(rids[2]) is held[2]
+    assert foldings.of(rids[0]) is not held[0]
 
 
 async def test_a_few_folds_are_kept_and_each_goes_on_where_it_was(store: Store):

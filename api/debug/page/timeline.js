@@ -7,6 +7,7 @@ import { markOf, NONE } from "./run.js";
 import { span } from "./words.js";
 
 const AXIS = 20, LANE = 34, GAP = 22, BAR = 17, MARKS = 19, PAD = 6;
+const LEAST = 5; // px of a bar, so that it can be seen and clicked
 const MOST_BARS = 6; // rows of bars; further calls share the last one
 const MOST_MARKS = 200;
 
@@ -332,12 +333,12 @@ export class Timeline {
     if (key !== this.barsKey) {
       this.barsKey = key;
       this.#place(by("bars"), found, (bar) => {
-        const left = Math.max(-4, this.x(bar.from)), right = Math.min(this.width + 4, this.x(bar.to));
-        if (right < 0 || left > this.width) return null;
+        if (this.x(bar.to) < 0 || this.x(bar.from) > this.width) return null;
+        const left = Math.min(Math.max(-4, this.x(bar.from)), this.width - LEAST), right = Math.min(this.width + 4, this.x(bar.to));
         const button = el("button", `call ${bar.kind}${bar.ok === false ? " failed" : ""}${bar.open ? " open" : ""}`);
         button.type = "button";
         button.style.left = `${left}px`;
-        button.style.width = `${Math.max(right - left, 5)}px`;
+        button.style.width = `${Math.max(right - left, LEAST)}px`;
         button.style.top = `${bar.lane * BAR}px`;
         if (bar.own) {
           const ran = el("i", "ran");
