@@ -106,10 +106,10 @@ class Folding:
         while cursor.n < n:
             entries = await self._logs.read_input(self._rid, cursor.n, min(PAGE, n - cursor.n))
             if not entries:
-                raise LogLost(self._rid, cursor.n)
+                raise LogLost(self._rid, cursor.n, what="entry")
             for entry in entries:
                 if entry.n != cursor.n + 1:
-                    raise LogLost(self._rid, cursor.n)
+                    raise LogLost(self._rid, cursor.n, what="entry")
                 frames, commands = cursor.feed(entry)
                 if note:
                     self._note(entry, frames, commands)
