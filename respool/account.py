@@ -4,6 +4,7 @@ In: a `Recording`. Out: plain values, times in ms since the response was created
 `respool.showing` and `respool.contrast`.
 """
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from streams.scripts.outputs import Frame
 from translator.protocol.entries import Entry, Kind
 from translator.protocol.json import loads
 from translator.protocol.sse import fields
-from translator.refold import refold
+from translator.refold import Turn, refold
 from translator.step import RunJob
 from translator.tool_results import listing_of, result_of
 
@@ -97,10 +98,10 @@ def _heard(attempt: Attempt, entry: Entry, at: int) -> None:
 
 
 def tool_calls(recording: Recording) -> list[ToolCall]:
-    """The jobs as the fold has asked for them, and their results. Raises what the fold raises."""
+    """The jobs as the fold has asked for them, and their results, as far as today's code folds the log."""
     began = recording.state.created
     calls: dict[str, ToolCall] = {}
-    for turn in refold(recording.rid, recording.entries):
+    for turn in as_far_as_it_goes(refold(recording.rid, recording.entries)):
         at = turn.entry.t - began
         for command in turn.commands:
             if isinstance(command, RunJob):
@@ -111,6 +112,18 @@ def tool_calls(recording: Recording) -> list[ToolCall]:
                 call.answered_ms, call.took_ms = at, at - call.asked_ms
                 _answered(call, turn.entry)
     return list(calls.values())
+
+
+def as_far_as_it_goes(turns: Iterator[Turn]) -> Iterator[Turn]:
+    """The turns up to one that cannot be had: `respool replay` tells why, other commands show what there is."""
+    while True:
+        try:
+            turn = next(turns, None)
+        except Exception:  # noqa: BLE001 - whatever is wrong with the translator, its log can be looked at
+            return
+        if turn is None:
+            return
+        yield turn
 
 
 def _asked(command: RunJob, at: int) -> ToolCall:

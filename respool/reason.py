@@ -10,7 +10,6 @@ from respool.account import Told, response_of, rounds_of, said, tool_calls
 from respool.screen import count, size, span
 from streams.recording import Recording
 from translator.protocol.entries import Entry, Kind
-from translator.protocol.errors import RespoolError
 from translator.protocol.json import loads
 from workers.translate_end import MESSAGE as BROKEN_FOLD
 
@@ -166,10 +165,7 @@ def _after_loss(one: Told, attempt: int) -> str:
 
 
 def _tools(recording: Recording) -> str:
-    try:
-        calls = tool_calls(recording)
-    except RespoolError:
-        return ""
+    calls = tool_calls(recording)
     if not calls:
         return ""
     failed = sum(call.ok is False for call in calls)

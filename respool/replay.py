@@ -17,10 +17,9 @@ from respool.screen import Screen, bar, count, size, span
 from respool.settings import Settings
 from respool.showing import found
 from respool.unusable import Unusable
-from streams.recording import OnProgress, Recording
+from streams.recording import OnProgress, Recording, nothing
 from streams.scripts.outputs import Frame
 from translator.protocol.entries import Entry
-from translator.protocol.errors import RespoolError
 from translator.protocol.json import dumps
 from translator.refold import Difference, Identical, Turn, compare, refold, state_after
 
@@ -75,11 +74,11 @@ async def replay(screen: Screen, settings: Settings, name: str, look: Look = COM
     recording, _ = await found(settings, name)
     if look.at is not None or look.entry is not None:
         return _state(screen, recording, look)
-    if look.pace is not None:
-        await _play(screen, recording, look.pace)
-        return 0
     began = time.perf_counter()
     try:
+        if look.pace is not None:
+            await _play(screen, recording, look.pace)
+            return 0
         with bar("folding") as told:
             stored = [frame.data for frame in recording.frames]
             result = compare(turns(recording, told), stored, whole=recording.state.done)
@@ -172,8 +171,11 @@ def window(data: bytes | None, first: int) -> str:
 def _state(screen: Screen, recording: Recording, look: Look) -> int:
     try:
         turn, state = state_after(recording.rid, recording.entries, n=look.entry, seq=look.at)
-    except (LookupError, RespoolError) as error:
-        raise Unusable(f"{recording.rid}: {error.args[0]}") from None
+    except Exception as error:
+        if type(error) is LookupError:
+            raise Unusable(f"{recording.rid}: {error}") from None
+        told = f"{type(error).__name__}: {error}"
+        raise Unusable(f"{recording.rid}: the fold breaks before that: {told}") from error
     first, last = turn.first_seq, turn.first_seq + len(turn.frames) - 1
     frames = [first, last] if turn.frames else None
     screen.data({"entry": _entry(turn.entry), "frames": frames, "state": state})
@@ -203,7 +205,7 @@ async def _play(screen: Screen, recording: Recording, pace: float) -> None:
     lanes = Lanes(screen, recording.entries[0].t)
     loop = asyncio.get_running_loop()
     began, first = loop.time(), recording.entries[0].t
-    for turn in refold(recording.rid, recording.entries):
+    for turn in turns(recording, nothing):
         entry = turn.entry
         due = began + (entry.t - first) / 1000 / pace
         if due > loop.time():

@@ -89,7 +89,7 @@ async def import_(
                     raise Unusable(
                         f"{shown(name)}: the store has another response {one.rid}"
                     ) from None
-            said = {"id": one.rid, "file": name, "tenant": one.state.tenant or tenant}
+            said = {"id": one.rid, "file": name, "tenant": tenant or one.state.tenant}
             screen.data({**said, "expires": done.expires, "was_there": done.dup})
             word = "is there already" if done.dup else "imported"
             screen.say(f"{one.rid} {word}, kept until {moment(done.expires)} UTC")

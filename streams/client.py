@@ -156,6 +156,10 @@ class Connections:
         self._links.append(link)
         return link
 
+    def servers(self) -> "Sequence[Connections]":
+        """Each server that holds a part of the data: this one."""
+        return [self]
+
     def _make(self) -> AbstractConnection:
         pool: ConnectionPool = self.client.connection_pool
         return cast("AbstractConnection", pool.make_connection())  # type: ignore[no-untyped-call]

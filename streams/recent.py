@@ -97,13 +97,14 @@ async def _batches(store: Store) -> AsyncIterator[list[str]]:
     """The ids of all responses, some at a time. Each step is bounded in time; trouble comes as StoreError."""
     prefix, suffix = store.keys.state("\0").split("\0")
     pattern = GLOB.sub(r"\\\1", prefix) + "*" + suffix
-    steps = store.connections.client.scan_iter(match=pattern, count=STEP_KEYS)
     batch: list[str] = []
-    while (key := await bounded(anext(steps, None))) is not None:
-        batch.append(key.decode()[len(prefix) : -len(suffix)])
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
+    for server in store.connections.servers():
+        steps = server.client.scan_iter(match=pattern, count=STEP_KEYS)
+        while (key := await bounded(anext(steps, None))) is not None:
+            batch.append(key.decode()[len(prefix) : -len(suffix)])
+            if len(batch) == BATCH:
+                yield batch
+                batch = []
     if batch:
         yield batch
 

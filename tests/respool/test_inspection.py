@@ -322,6 +322,15 @@ def test_a_translator_that_breaks_is_told_with_the_entry(command, monkeypatch):
     assert lines == [
         "cannot be folded: KeyError: 'no such thing', at entry 9 (frame output_text.delta ' is blue')"
     ]
+    status, _, err = command("replay", TEXT, "--at", "9")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "the fold breaks before that: KeyError: 'no such thing'" in err
+    status, lines, _ = command("replay", TEXT, "--pace", "--speed", "100")
+    assert (status, lines[-1].split(":")[0]) == (1, "cannot be folded")
+    for word in ("show", "why"):  # what does not depend on the fold is shown all the same
+        status, lines, _ = command(word, TEXT)
+        assert status == 0
+        assert lines[-1].startswith("It ended as completed")
 
 
 def test_the_state_on_the_way_is_shown(command):
