@@ -262,6 +262,18 @@ async def test_an_unstored_response_is_nobodys_to_look_at(gateway, upstream):
         assert (await gateway.ask("GET", f"{API}/{rid}{suffix}")).status == 404, suffix
 
 
+async def test_what_an_open_page_asks_all_the_time_does_not_fill_the_log(gateway, upstream, caplog):
+    upstream.play(*text_stream("x"))
+    rid = (await gateway.made())["id"]
+    caplog.set_level("INFO", "api.request_id")
+    caplog.clear()
+    for path in ("", f"/{rid}/log", f"/{rid}/frames", f"/{rid}/state?after=1"):
+        assert (await gateway.ask("GET", API + path)).status == 200
+    assert caplog.records == []
+    await gateway.ask("GET", f"{API}/{rid}/export")
+    assert len(caplog.records) == 1
+
+
 async def test_without_keys_the_page_is_for_this_machine_only(gateway):
     for path in ("/debug", "/debug/", "/debug/app.js", API):
         reply = await gateway.ask("GET", path, headers={"host": "elsewhere.test"})
