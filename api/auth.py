@@ -46,11 +46,6 @@ class Auth:
         self._origins = origins
         self._allow_anonymous = allow_anonymous
 
-    @property
-    def keyed(self) -> bool:
-        """Whether any key is configured at this moment."""
-        return bool(self._look().keys)
-
     def tenant(self, request: HTTPConnection) -> str:
         """The tenant of a request. Raises AuthenticationError."""
         keys = self._look().keys

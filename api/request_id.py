@@ -49,17 +49,8 @@ STOPPING: Final = Overloaded(
 )
 """Not to be repeated by itself: what the request began may be running on elsewhere."""
 
-PROBES: Final = frozenset(
-    {
-        "/healthz",
-        "/readyz",
-        "/metrics",
-        "/debug/api/responses",
-        "/debug/api/responses/{response_id}/log",
-        "/debug/api/responses/{response_id}/state",
-    }
-)
-"""Routes that machines, and open debug pages, ask every few seconds: while all is well they would fill the log."""
+PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Routes that machines ask every few seconds: while all is well they would fill the log."""
 
 KINDS: Final[tuple[tuple[type[RespoolError], str], ...]] = (
     (AuthenticationError, "key"),
@@ -78,6 +69,13 @@ BY_STATUS: Final = {400: "request", 405: "request", 404: "not_found", 431: "too_
 
 CLIENT_LEFT: Final = 499
 """In the log and the counters only: the client left before there was an answer (nginx's number)."""
+
+
+ASKED_OFTEN: Final = PROBES | {
+    f"/debug/api/responses{rest}"
+    for rest in ("", *(f"/{{response_id}}/{one}" for one in ("log", "frames", "state")))
+}
+"""The same, and what an open debug page asks every second or with every move of a hand."""
 
 
 class RequestId:
@@ -127,7 +125,7 @@ class RequestId:
             route = route_of(scope)
             level = (
                 logging.DEBUG
-                if route in PROBES and status < HTTPStatus.BAD_REQUEST
+                if route in ASKED_OFTEN and status < HTTPStatus.BAD_REQUEST
                 else logging.INFO
             )
             line = (request_id, scope["method"], loggable(scope), status, took_ms)

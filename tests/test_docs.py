@@ -65,7 +65,9 @@ def test_the_default_is_the_one_in_the_code(name):
         assert float(number) * UNITS.get(unit, 1) == default
 
 
-OF_THE_TESTS = {"RESPOOL_TEST_REDIS_URL", "RESPOOL_TEST_SERVER", "RESPOOL_CODEX"}
+OF_THE_TESTS = {
+    *("RESPOOL_TEST_REDIS_URL", "RESPOOL_TEST_SERVER", "RESPOOL_TEST_BROWSER", "RESPOOL_CODEX"),
+}
 
 
 def test_settings_named_anywhere_exist():

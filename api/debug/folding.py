@@ -105,9 +105,11 @@ class Folding:
         until = perf_counter() + SLICE_S
         while cursor.n < n:
             entries = await self._logs.read_input(self._rid, cursor.n, min(PAGE, n - cursor.n))
-            if not entries or entries[0].n != cursor.n + 1:
-                raise LogLost(self._rid, cursor.n)
+            if not entries:
+                raise LogLost(self._rid, cursor.n, what="entry")
             for entry in entries:
+                if entry.n != cursor.n + 1:
+                    raise LogLost(self._rid, cursor.n, what="entry")
                 frames, commands = cursor.feed(entry)
                 if note:
                     self._note(entry, frames, commands)
@@ -153,7 +155,3 @@ class Foldings:
         ):
             self._kept.popitem(last=False)
         return folding
-
-    def forget(self, rid: str) -> None:
-        """The response is gone, or not for whoever asked."""
-        self._kept.pop(rid, None)

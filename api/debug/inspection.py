@@ -8,6 +8,7 @@ Out: JSON and raw bytes. Nothing here writes, and what a request kept secret is 
 | (none)           | what the state says, and what the request asked for                                      |
 | `/log`           | entries after `after`: rows (`api.debug.rows`), the gateway's calls, the state           |
 | `/entries/{n}`   | the bytes of one entry                                                                  |
+| `/frames`        | public frames after `after` as texts                                                    |
 | `/frames/{seq}`  | the bytes of one public frame                                                           |
 | `/state`         | the machine's state after entry `after`                                                 |
 | `/replay`        | both logs held against each other with the code at hand                                 |
@@ -118,6 +119,21 @@ class Inspection:
         if not entries:
             raise NotFound("This response has no such entry.", param="n")
         return _bytes(entries[0].data)
+
+    async def frames(self, request: Request) -> Response:
+        """A page of the output log."""
+        rid, _ = await self._owned(request)
+        query = request.query_params
+        # Like a client's cursor, but that nothing seen yet has a number too.
+        after = -1 if query.get("after", "-1") == "-1" else cursor(query["after"], "after")
+        limit = integer(query, "limit", LOG_LIMIT, LOG_LIMITS)
+        page = await self._logs.read_output(rid, after, limit)
+        return _json(
+            {
+                "frames": [frame.data.decode() for frame in page.frames],
+                "more": after + len(page.frames) < page.seq,
+            }
+        )
 
     async def frame(self, request: Request) -> Response:
         """The bytes of one public frame."""

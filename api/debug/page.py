@@ -7,6 +7,7 @@ they are for this machine only, like everything else.
 """
 
 import hashlib
+from http import HTTPStatus
 from importlib import resources
 from typing import Final
 
@@ -14,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.auth import Auth
-from translator.protocol.errors import NotFound
+from translator.protocol.errors import AuthenticationError, NotFound
 
 TYPES: Final = {
     "html": "text/html; charset=utf-8",
@@ -79,8 +80,12 @@ class Page:
         return self._file(request, request.path_params["name"])
 
     def _refuse_strangers(self, request: Request) -> None:
-        if not self._auth.keyed:  # else a browser that has not been given one yet must see the page
+        try:
             self._auth.tenant(request)
+        except AuthenticationError as error:
+            # Where there are keys, the page is what asks for one.
+            if error.status != HTTPStatus.UNAUTHORIZED:
+                raise
 
     def _file(self, request: Request, name: str) -> Response:
         self._refuse_strangers(request)

@@ -32,6 +32,7 @@ def routes(context: Context, auth: Auth) -> dict[str, Callable[[Request], Awaita
         one: inspection.summary,
         f"{one}/log": inspection.log,
         f"{one}/entries/{{n}}": inspection.entry,
+        f"{one}/frames": inspection.frames,
         f"{one}/frames/{{seq}}": inspection.frame,
         f"{one}/state": inspection.state,
         f"{one}/replay": inspection.replay,

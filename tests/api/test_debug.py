@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from api.debug import folding
 from api.debug.folding import KEPT, Foldings
 from api.debug.inspection import TEXT_CHARS, shortened
 from api.debug.rows import row
@@ -23,7 +24,16 @@ from translator.protocol.entries import Entry, Kind
 API = "/debug/api/responses"
 KEYS = {"key-a": "a", "key-b": "b"}
 A, B = {"authorization": "Bearer key-a"}, {"authorization": "Bearer key-b"}
-SUFFIXES = ("", "/log", "/entries/1", "/frames/0", "/state?after=1", "/replay", "/export")
+SUFFIXES = (
+    "",
+    "/log",
+    "/entries/1",
+    "/frames",
+    "/frames/0",
+    "/state?after=1",
+    "/replay",
+    "/export",
+)
 ROW = ("n", "kind", "t", "round", "attempt", "size", "name", "said", "frames")
 STALL_S = 0.03
 
@@ -125,6 +135,27 @@ async def test_bytes_are_given_as_they_lie_in_the_logs(gateway, upstream, store)
         assert (await gateway.ask("GET", f"{API}/{rid}/{path}")).status == 404, path
     for path in ("entries/-1", "entries/x", "frames/-1"):
         assert (await gateway.ask("GET", f"{API}/{rid}/{path}")).status == 400, path
+
+
+async def test_public_frames_are_told_in_pages(gateway, upstream):
+    upstream.play(*text_stream(*"some letters"))
+    rid = (await gateway.made())["id"]
+    *frames, _ = (await gateway.get(rid, "?stream=true")).frames
+    found: list[str] = []
+    more = True
+    while more:
+        path = f"{API}/{rid}/frames?after={len(found) - 1}&limit=4"
+        page = (await gateway.ask("GET", path)).json
+        found += page["frames"]
+        more = page["more"]
+    assert [frame.encode() for frame in found] == frames
+    assert (await gateway.ask("GET", f"{API}/{rid}/frames")).json == {
+        "frames": found,
+        "more": False,
+    }
+    past = await gateway.ask("GET", f"{API}/{rid}/frames?after={len(found) - 1}")
+    assert past.json == {"frames": [], "more": False}
+    assert (await gateway.ask("GET", f"{API}/{rid}/frames?after=-2")).error["param"] == "after"
 
 
 async def test_the_machines_state_is_told_after_any_entry_in_any_order(gateway, upstream):
@@ -229,6 +260,18 @@ async def test_an_unstored_response_is_nobodys_to_look_at(gateway, upstream):
     rid = (await gateway.made(store=False))["id"]
     for suffix in SUFFIXES:
         assert (await gateway.ask("GET", f"{API}/{rid}{suffix}")).status == 404, suffix
+
+
+async def test_what_an_open_page_asks_all_the_time_does_not_fill_the_log(gateway, upstream, caplog):
+    upstream.play(*text_stream("x"))
+    rid = (await gateway.made())["id"]
+    caplog.set_level("INFO", "api.request_id")
+    caplog.clear()
+    for path in ("", f"/{rid}/log", f"/{rid}/frames", f"/{rid}/state?after=1"):
+        assert (await gateway.ask("GET", API + path)).status == 200
+    assert caplog.records == []
+    await gateway.ask("GET", f"{API}/{rid}/export")
+    assert len(caplog.records) == 1
 
 
 async def test_without_keys_the_page_is_for_this_machine_only(gateway):
@@ -351,6 +394,48 @@ def test_a_row_is_short_and_can_be_written():
 
 
 # ---- the fold that stays
+
+
+async def test_a_log_that_this_code_cannot_fold_is_told_as_that(gateway, upstream, store):
+    upstream.play(*text_stream("x"))
+    rid = (await gateway.made())["id"]
+    held = await recording.read(store.logs, rid)
+    key = store.keys.input(rid)
+    await store.connections.command("DEL", key)
+    for entry in held.entries:
+        data = entry.data.replace(b'"version":1', b'"version":9')
+        fields = ("k", entry.kind, "t", entry.t, "d", data, "r", entry.round, "a", entry.attempt)
+        await store.connections.command("XADD", key, f"{entry.n}-1", *fields)
+    await store.connections.command("PEXPIRE", key, 60_000)
+    for path in ("log", "state?after=1", "replay"):
+        reply = await gateway.ask("GET", f"{API}/{rid}/{path}")
+        assert (reply.status, reply.error["code"]) == (500, "foreign_log"), path
+    # Its bytes are there all the same.
+    assert b'"version":9' in (await gateway.ask("GET", f"{API}/{rid}/entries/1")).body
+
+
+async def test_a_log_with_a_hole_is_told_as_lost(gateway, upstream, store):
+    upstream.play(*text_stream("x"))
+    rid = (await gateway.made())["id"]
+    await store.connections.command("XDEL", store.keys.input(rid), "3-1")
+    for path in ("log?after=4", "state?after=5"):
+        reply = await gateway.ask("GET", f"{API}/{rid}/{path}")
+        assert (reply.status, reply.error["code"]) == (410, "events_lost"), path
+
+
+async def test_folds_are_kept_up_to_a_bound_in_bytes(gateway, upstream, monkeypatch):
+    monkeypatch.setattr(folding, "KEPT_BYTES", 3_000)
+    upstream.play(*text_stream("x" * 2_000))
+    foldings = Foldings(gateway.store.logs)
+    rids = [(await gateway.made())["id"] for _ in range(3)]
+    held = []
+    for rid in rids:
+        held.append(foldings.of(rid))
+        await held[-1].reach(4)
+        await held[-1].reach(8)
+        assert held[-1].size > 3_000
+    assert foldings.of(rids[2]) is held[2]
+    assert foldings.of(rids[0]) is not held[0]
 
 
 async def test_a_few_folds_are_kept_and_each_goes_on_where_it_was(store: Store):

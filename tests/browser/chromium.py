@@ -8,7 +8,7 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,24 @@ def chromium(folder: Path) -> Iterator[webdriver.Chrome]:
         driver.quit()
         with suppress(ProcessLookupError):  # it has gone by itself, as it should
             os.kill(pid, signal.SIGKILL)
+
+
+def page_threads(pid: int) -> dict[int, tuple[int, int]]:
+    """The main thread of each process below one: ns in which it ran, and in which it could have run and had to wait."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = {}
+    for one in parents:
+        above = one
+        while above in parents and above != pid:
+            above = parents[above]
+        if above == pid:
+            with suppress(OSError):
+                ran, waited, _ = Path(f"/proc/{one}/schedstat").read_text().split()
+                found[one] = (int(ran), int(waited))
+    return found
 
 
 class Browser:
@@ -145,6 +163,22 @@ class Browser:
         chain = ActionChains(self._driver, duration=0)
         place = self._driver.find_element(By.CSS_SELECTOR, css)
         await asyncio.to_thread(chain.move_to_element_with_offset(place, dx, dy).click().perform)
+
+    async def share(self, work: Awaitable[object]) -> float:
+        """What part of the time that a page's thread needed it got, while something was done.
+
+        Other programs of the machine take the rest: times that were measured meanwhile are longer by that much.
+        """
+        pid = self._driver.capabilities["goog:processID"]
+        before = page_threads(pid)
+        await work
+        spent = {
+            one: (ran - before[one][0], waited - before[one][1])
+            for one, (ran, waited) in page_threads(pid).items()
+            if one in before and one != pid
+        }
+        ran, waited = max(spent.values())  # whoever draws the page has worked most
+        return ran / max(1, ran + waited)
 
     async def cdp(self, command: str, **fields: Any) -> Any:
         """A command of the DevTools protocol."""

@@ -18,8 +18,10 @@ TOOL_TIMEOUT_S = 20.0
 
 
 @asynccontextmanager
-async def stage(store: Store, *, api: Api = "responses", **settings: Any) -> AsyncIterator[Rig]:
-    """The gateway as a browser sees it: `rig.gateway.url` and `/debug`."""
+async def stage(
+    store: Store, *, api: Api = "responses", upstream_url: str = "", **settings: Any
+) -> AsyncIterator[Rig]:
+    """The gateway as a browser sees it: `rig.gateway.url` and `/debug`; `upstream_url` in place of a scripted model."""
     await loaded()
     async with upstream_serving() as upstream, mcp_serving() as mcp, searching() as engine:
         engine.hits = [
@@ -27,7 +29,8 @@ async def stage(store: Store, *, api: Api = "responses", **settings: Any) -> Asy
             for n in (1, 2)
         ]
         mcp.names = ["echo", "look"]
-        named = Upstream("main", upstream.url, api, api_key="up-key", custom_formats="validate")
+        url = upstream_url or upstream.url
+        named = Upstream("main", url, api, api_key="up-key", custom_formats="validate")
         async with (
             tools_at_work(store, engine, TOOL_TIMEOUT_S),
             running(

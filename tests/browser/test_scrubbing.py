@@ -4,12 +4,15 @@ import json
 
 import pytest
 
+from respool.demo_upstream import serving as demo_serving
 from streams import recording
-from tests.api.tools.model import Say, call
+from streams.store import Store
+from tests.api.tools.model import Api, Say, call
 from tests.api.tools.rig import CUSTOM
 from tests.browser.chromium import Browser
 from tests.browser.debug import go_to, settled, show
 from tests.browser.marks import BROWSER
+from tests.browser.stage import stage
 
 pytestmark = BROWSER
 
@@ -107,3 +110,45 @@ async def test_it_plays_with_the_original_timing(browser: Browser, rig, rid):
         f"document.querySelector('#scrubber').value === '{last}'"
     )
     await settled(browser)
+
+
+FOLDED = """
+return Promise.all([import("/debug/client.js"), import("/debug/run.js"),
+  fetch(`/debug/api/responses/${arguments[0]}/frames`).then((answer) => answer.json())])
+  .then(([{ Seen }, { Run }, { frames }]) => {
+    const run = new Run(arguments[0]);
+    frames.forEach((frame, seq) => {
+      const [head, data] = frame.trimEnd().split("\\ndata: ");
+      run.frame(seq, head.slice("event: ".length), data);
+    });
+    const seen = new Seen(run);
+    while (seen.prepare(100));
+    const forward = frames.map((_, seq) => JSON.stringify(seen.at(seq)));
+    const backward = frames.map((_, k) => JSON.stringify(seen.at(frames.length - 1 - k))).reverse();
+    const last = seen.at(frames.length - 1);
+    return [last.response.output, last.items, forward.every((one, seq) => one === backward[seq])];
+  });
+"""
+
+
+@pytest.mark.parametrize("api", ["responses", "chat"])
+async def test_all_frames_folded_are_the_response_and_the_way_there_does_not_matter(
+    browser: Browser, store: Store, api: Api
+):
+    function = {"type": "function", "name": "apply", "parameters": {"type": "object"}}
+    async with demo_serving() as url, stage(store, api=api, upstream_url=url) as rig:
+        made = await rig.gateway.made(model="kitchen-sink-fast", tools=[function])
+        assert {item["type"] for item in made["output"]} >= {"message", "function_call"}
+        await browser.open(f"{rig.gateway.url}/debug")
+        output, items, same = await browser.js(FOLDED, made["id"])
+        await browser.leave()
+    assert same
+    assert output == made["output"] == [held["item"] for held in items]
+    for item, held in zip(output, items, strict=True):
+        assert held["done"]
+        texts = [part.get("text") or part.get("refusal") for part in item.get("content") or []]
+        assert [part["text"] for part in held["parts"]] == texts
+        assert held["text"] == (item.get("arguments") or "")
+        assert [part["text"] for part in held["summary"]] == [
+            part["text"] for part in item.get("summary") or []
+        ]

@@ -14,13 +14,13 @@ pytestmark = BROWSER
 
 FRAMES = 20_000
 LONGEST_TASK_MS = 150
-"""An eye takes 100 ms for at once; a browser that draws in software, beside a gateway and a store on two cores, is given
-half as much again. A page that worked in proportion to all frames where it should not would need a multiple."""
+"""An eye takes 100 ms for at once; a browser that draws in software is given half as much again. A page that worked in
+proportion to all frames where it should not would need a multiple."""
 MEDIAN_FRAME_MS = 50
 """Between two pictures while something moves: 20 a second at worst."""
-ROUNDS = 4
-"""Times that one thing is measured, at most, until it is below: what other programs take of the processor meanwhile is
-part of what is measured, and is not the page's."""
+ROUNDS = 3
+"""Times that one thing is measured, at most, until it is below. Both are times of the page's own thread: those in which it
+had to wait for other programs of the machine are taken off in proportion, which is right on average only."""
 LOADED_S = 30.0
 
 WATCH = """
@@ -39,7 +39,7 @@ return new Promise((done) => {
   const step = () => {
     (%s)(n);
     if (++n < 60) requestAnimationFrame(step);
-    else done(window.gaps.toSorted((a, b) => a - b)[window.gaps.length >> 1]);
+    else done(window.median = window.gaps.toSorted((a, b) => a - b)[window.gaps.length >> 1]);
   };
   requestAnimationFrame(step);
 });
@@ -66,17 +66,16 @@ async def test_20_000_frames_stay_smooth(browser: Browser, rig, rid):
     await browser.open(f"{rig.gateway.url}/debug")
     await browser.js(WATCH)
 
-    async def load() -> float:
+    async def load() -> None:
         await browser.js("location.hash = ''")
         await browser.until("document.querySelector('#one').hidden")
-        await browser.js(f"window.longest = 0; location.hash = '{rid}'")
+        await browser.js(f"window.longest = window.median = 0; location.hash = '{rid}'")
         await browser.until(SETTLED, LOADED_S)
-        return 0.0
 
-    def moving(script: str) -> Callable[[], Awaitable[float]]:
-        async def move() -> float:
+    def moving(script: str) -> Callable[[], Awaitable[None]]:
+        async def move() -> None:
             await browser.js("window.longest = 0")
-            return float(await browser.js(MOVE % script))
+            await browser.js(MOVE % script)
 
         return move
 
@@ -84,10 +83,10 @@ async def test_20_000_frames_stay_smooth(browser: Browser, rig, rid):
     for name, work in {**todo, "filter": moving(FILTER)}.items():
         seen = []
         for _ in range(ROUNDS):
-            median = await work()
-            task = float(await browser.js("return window.longest"))
-            seen.append((round(task), round(median)))
-            if task < LONGEST_TASK_MS and median < MEDIAN_FRAME_MS:
+            share = await browser.share(work())
+            task, median = await browser.js("return [window.longest, window.median]")
+            seen.append((round(task * share), round(median * share), round(share, 2)))
+            if seen[-1][0] < LONGEST_TASK_MS and seen[-1][1] < MEDIAN_FRAME_MS:
                 break
         print(name, seen)  # noqa: T201 - shown with -s, and where it fails
         assert seen[-1][0] < LONGEST_TASK_MS, (name, seen)

@@ -20,11 +20,12 @@ const SOON_MS = 250; // between two looks at the input log while frames come
 const QUIET_MS = 1000; // while none come: a response may wait for its upstream or a tool
 const TIMES = 4; // the gateway rests four times as long as a look has cost it
 const SLICE_MS = 8; // of preparing ahead, between two pictures
+const BETWEEN_MS = 50; // at least, between two pictures of what came by itself; what the user does is shown at once
 const ON = 20; // rows of a page
 
 const page = {
   run: null, seen: null, calls: null, row: 0, side: undefined, following: true, stop: () => {}, timer: 0, playing: 0,
-  loading: false, dirty: false, live: "", wide: null,
+  loading: false, dirty: false, live: "", wide: null, updated: 0,
 };
 
 const chosen = (row, side) => { letGo(); choose(row, side); };
@@ -184,10 +185,11 @@ function finished(run) {
 function changed() {
   if (page.dirty) return;
   page.dirty = true;
-  requestAnimationFrame(() => {
+  setTimeout(() => requestAnimationFrame(() => {
     page.dirty = false;
+    page.updated = performance.now();
     if (page.run) update();
-  });
+  }), Math.max(0, page.updated + BETWEEN_MS - performance.now()));
 }
 
 function update() {

@@ -1,12 +1,15 @@
 // A response's public stream, followed like any client: from the beginning to its end, over whatever breaks in between.
 //
-// Without a key this is the browser's own EventSource, which comes back by itself with `Last-Event-ID`. A key cannot be
+// What is in the log already is read in pages first: an EventSource gives out all that has arrived in one go, and with
+// thousands of events the page would stand still meanwhile. Then the stream is resumed after the last of them. Without a key this is the browser's own EventSource, which comes back by itself with `Last-Event-ID`. A key cannot be
 // given to an EventSource, so with one it is a fetch that sends the same two headers. Both give each frame once, in order.
 import { ask, key, of as debugOf, json, Refused } from "./server.js";
-import { EVENTS } from "./events.js";
+import { EVENTS, TERMINAL } from "./events.js";
 
 const AGAIN_MS = [300, 1000, 2000, 4000];
 // Between attempts where the browser has given up: a process that died is noticed by its balancer within seconds.
+
+const PAGE = 500; // frames of one answer: read within a few ms
 
 /**
  * Follow the stream of a response after frame `after`. `heard` is told of:
@@ -60,8 +63,19 @@ export function follow(id, after, heard) {
       if (!self.stopped) connect();
     }, wait);
   };
-  const connect = () => (key() ? byFetch(self, address(), { got, open, end, again })
-    : bySource(self, address(), { got, open, end, again, lost }));
+  const connect = async () => {
+    try {
+      const ended = await pages(self, id, got);
+      open();
+      if (ended) return end();
+    } catch (error) {
+      if (error instanceof Refused && error.status < 500) return end(error.message);
+      return again();
+    }
+    if (self.stopped) return;
+    if (key()) byFetch(self, address(), { got, open, end, again });
+    else bySource(self, address(), { got, open, end, again, lost });
+  };
   const stop = () => {
     self.stopped = true;
     clearTimeout(self.timer);
@@ -69,6 +83,22 @@ export function follow(id, after, heard) {
   };
   connect();
   return stop;
+}
+
+/** Read what the log holds after the last frame; whether that was the end of it. */
+async function pages(self, id, got) {
+  for (let more = true; more && !self.stopped;) {
+    const page = await json(debugOf(id, `/frames?after=${self.after}&limit=${PAGE}`));
+    let type = "";
+    for (const frame of page.frames) {
+      const end = frame.indexOf("\n");
+      type = frame.slice("event: ".length, end);
+      got(self.after + 1, type, frame.slice(end + "\ndata: ".length, -"\n\n".length));
+    }
+    if (TERMINAL.has(type)) return true;
+    more = page.more;
+  }
+  return false;
 }
 
 function bySource(self, address, { got, open, end, again, lost }) {

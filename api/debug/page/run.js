@@ -21,6 +21,7 @@ export class Run {
     this.said = [];
     this.counts = []; // public frames of each
     this.firsts = []; // number of the first of them
+    this.events = []; // places (number - 1) of those that are no upstream frame: there are few
     // Frames, by number.
     this.types = [];
     this.data = [];
@@ -32,7 +33,8 @@ export class Run {
     this.frameRow = []; // by number
     this.wovenEntries = 0; // entries whose frames are all here
     this.wovenRows = 0;
-    this.wovenFrames = 0;
+    this.wovenOf = -1; // entries that were there when rows were laid last
+    this.laid = 0; // frames that stand in a row
     this.calls = []; // as the debug API tells them
     this.state = null;
     this.marks = []; // {after, what}: what this page saw of its own connection, and of translators
@@ -48,6 +50,7 @@ export class Run {
       if (n !== this.kinds.length + 1) continue;
       const at = this.firsts.length;
       this.firsts.push(at ? this.firsts[at - 1] + this.counts[at - 1] : 0);
+      if (kind !== "frame") this.events.push(this.kinds.length);
       this.kinds.push(kind);
       this.times.push(t);
       this.rounds.push(round);
@@ -70,9 +73,13 @@ export class Run {
   /** Lay out what has come since the last time. */
   weave() {
     const { rowEntry, rowFrame, rowCause, entryRow, frameRow } = this;
+    const known = this.types.length;
+    if (this.wovenOf === this.kinds.length && known >= this.linked && this.laid >= this.linked) {
+      this.#trail(this.laid, known); // only frames have come, and none that an entry waited for
+      return;
+    }
     rowEntry.length = rowFrame.length = rowCause.length = this.wovenRows;
     let settled = true;
-    const known = this.types.length;
     for (let i = this.wovenEntries; i < this.kinds.length; i++) {
       const first = this.firsts[i], end = first + this.counts[i];
       entryRow[i] = rowEntry.length;
@@ -90,17 +97,22 @@ export class Run {
       if (settled) {
         this.wovenEntries = i + 1;
         this.wovenRows = rowEntry.length;
-        this.wovenFrames = end;
       }
     }
-    // The stream may be ahead of what was folded for this page: the cause is told in a moment.
-    const linked = this.linked;
-    for (let seq = linked; seq < known; seq++) {
-      frameRow[seq] = rowEntry.length;
-      rowEntry.push(NONE);
-      rowCause.push(NONE);
-      rowFrame.push(seq);
+    this.wovenOf = this.kinds.length;
+    this.laid = Math.min(this.linked, known);
+    this.#trail(this.linked, known);
+  }
+
+  /** The stream may be ahead of what was folded for this page: the cause of these frames is told in a moment. */
+  #trail(from, to) {
+    for (let seq = from; seq < to; seq++) {
+      this.frameRow[seq] = this.rowEntry.length;
+      this.rowEntry.push(NONE);
+      this.rowCause.push(NONE);
+      this.rowFrame.push(seq);
     }
+    this.laid = Math.max(this.laid, to);
   }
 
   /** Frames whose entry is known. */

@@ -2,7 +2,7 @@
 import { el } from "./dom.js";
 import { ends, number } from "./words.js";
 
-const MOST = 6000; // characters of one text: what a pane can show, and lays out within a few ms
+const MOST = 3000; // characters of one text: more than a pane shows, and laid out within a few ms
 
 /** A text as an element; `piece` is what was added last, at its end. */
 export function text(whole, piece = "", open = false) {

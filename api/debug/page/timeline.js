@@ -7,6 +7,7 @@ import { markOf, NONE } from "./run.js";
 import { span } from "./words.js";
 
 const AXIS = 20, LANE = 34, GAP = 22, BAR = 17, MARKS = 19, PAD = 6;
+const LEAST = 5; // px of a bar, so that it can be seen and clicked
 const MOST_BARS = 6; // rows of bars; further calls share the last one
 const MOST_MARKS = 200;
 
@@ -25,7 +26,11 @@ export class Timeline {
     this.run = null;
     this.colors();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.colors(); this.draw(); });
-    new ResizeObserver(() => this.draw()).observe(this.plot);
+    this.width = 0;
+    new ResizeObserver(() => {
+      this.width = this.plot.clientWidth;
+      this.draw();
+    }).observe(this.plot);
     this.#listen();
   }
 
@@ -95,7 +100,7 @@ export class Timeline {
     this.dirty = true;
     requestAnimationFrame(() => {
       this.dirty = false;
-      if (this.run) this.#draw();
+      if (this.run && this.width) this.#draw();
     });
   }
 
@@ -127,7 +132,6 @@ export class Timeline {
 
   #draw() {
     const { run, canvas, color } = this;
-    this.width = this.plot.clientWidth;
     const bars = this.#bars(), marks = this.#marks();
     const rows = Math.max(1, Math.min(MOST_BARS, bars));
     const top = { up: AXIS, pub: AXIS + LANE + GAP, bars: AXIS + 2 * LANE + GAP + 6, marks: 0 };
@@ -171,7 +175,7 @@ export class Timeline {
   #rounds(g, bottom) {
     const { run, color } = this;
     const starts = [];
-    for (let i = 0; i < run.kinds.length; i++) if (run.kinds[i] === "round") starts.push(i);
+    for (const i of run.events) if (run.kinds[i] === "round") starts.push(i);
     g.font = "10px system-ui, sans-serif";
     g.textBaseline = "alphabetic";
     starts.forEach((i, k) => {
@@ -206,7 +210,7 @@ export class Timeline {
       g.moveTo(x, AXIS - 4);
       g.lineTo(x, bottom + 4);
       g.stroke();
-      const word = this.byTime ? (step >= 1000 ? `${at / 1000} s` : step >= 1 ? `${Math.round(at)} ms` : `${at.toFixed(1)} ms`) : `${Math.round(at)}`;
+      const word = this.byTime ? moment(at, step) : `${Math.round(at)}`;
       if (x + 4 + g.measureText(word).width < this.width) g.fillText(word, x + 4, AXIS / 2 - 1);
     }
   }
@@ -216,12 +220,17 @@ export class Timeline {
     const { run, color, width } = this;
     const columns = Math.ceil(width) + 1;
     const up = new Uint16Array(columns), pub = new Uint16Array(columns), bad = new Uint8Array(columns);
-    for (let i = 0; i < run.kinds.length; i++) {
-      const x = this.x(this.partOf(i + 1));
-      if (x < 0 || x >= width) continue;
-      const at = Math.floor(x), kind = run.kinds[i];
+    const { times, entryRow, counts, duration, rowCount } = run;
+    const [a, b] = this.view, wide = (width - 2 * PAD) / (b - a), first = times[0];
+    for (let i = 0; i < times.length; i++) {
+      const part = this.byTime ? (times[i] - first) / duration : (entryRow[i] + 0.5) / rowCount;
+      const at = Math.floor(PAD + (part - a) * wide);
+      if (at < 0 || at >= width) continue;
       up[at]++;
-      pub[at] += run.counts[i];
+      pub[at] += counts[i];
+    }
+    for (const i of run.events) {
+      const kind = run.kinds[i], at = Math.floor(this.x(this.partOf(i + 1)));
       if (kind === "cancel" || (kind === "round_end" && !run.said[i].startsWith("ok"))) bad[at] = 1;
     }
     if (!this.byTime) this.#ordered(pub, width);
@@ -324,12 +333,12 @@ export class Timeline {
     if (key !== this.barsKey) {
       this.barsKey = key;
       this.#place(by("bars"), found, (bar) => {
-        const left = Math.max(-4, this.x(bar.from)), right = Math.min(this.width + 4, this.x(bar.to));
-        if (right < 0 || left > this.width) return null;
+        if (this.x(bar.to) < 0 || this.x(bar.from) > this.width) return null;
+        const left = Math.min(Math.max(-4, this.x(bar.from)), this.width - LEAST), right = Math.min(this.width + 4, this.x(bar.to));
         const button = el("button", `call ${bar.kind}${bar.ok === false ? " failed" : ""}${bar.open ? " open" : ""}`);
         button.type = "button";
         button.style.left = `${left}px`;
-        button.style.width = `${Math.max(right - left, 5)}px`;
+        button.style.width = `${Math.max(right - left, LEAST)}px`;
         button.style.top = `${bar.lane * BAR}px`;
         if (bar.own) {
           const ran = el("i", "ran");
@@ -354,9 +363,7 @@ export class Timeline {
   #marks() {
     const { run } = this;
     const found = [];
-    for (let i = 0; i < run.kinds.length; i++) {
-      const kind = run.kinds[i];
-      if (kind === "frame" || kind === "tool_result") continue;
+    for (const i of run.events) {
       const mark = markOf(run, i);
       if (mark) found.push({ ...mark, part: this.partOf(i + 1), row: run.entryRow[i] ?? 0 });
     }
@@ -440,4 +447,10 @@ export class Timeline {
     by("zoom-out").addEventListener("click", () => this.zoom(2));
     by("zoom-fit").addEventListener("click", () => this.fit());
   }
+}
+
+/** A time on the axis, as exact as the steps are. */
+function moment(ms, step) {
+  if (step >= 200) return `${Number((ms / 1000).toFixed(1))} s`;
+  return step >= 1 ? `${Math.round(ms)} ms` : `${ms.toFixed(1)} ms`;
 }
