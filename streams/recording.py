@@ -153,7 +153,8 @@ def fields_of(recording: Recording, tenant: str) -> dict[str, str | bytes | int]
         "out_bytes": sum(len(frame.data) for frame in recording.frames),
         "cancel": int(state.cancelled),
         "results": results_text(state.results),
+        "epoch": state.epoch,
         **dict.fromkeys(("ifence", "fence"), ""),
-        **dict.fromkeys(("ilease", "lease", "fr", "an", "at", "rn", "rt", "epoch"), 0),
+        **dict.fromkeys(("ilease", "lease", "fr", "an", "at", "rn", "rt"), 0),
         **dict.fromkeys(("reader", "jobs"), 0),
     }

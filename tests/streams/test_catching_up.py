@@ -19,9 +19,9 @@ def scripts(monkeypatch, elsewhere):
     asked: list[int] = []
     read = elsewhere.logs.read_output
 
-    async def counting(rid, after, count=logs.PAGE):
+    async def counting(rid, after, count=logs.PAGE, **bounds):
         asked.append(count)
-        return await read(rid, after, count)
+        return await read(rid, after, count, **bounds)
 
     monkeypatch.setattr(elsewhere.logs, "read_output", counting)
     return asked

@@ -103,7 +103,7 @@ async def test_all_its_keys_go_together_after_the_retention(rig, other):
     done = await recording.write(other, await read(rig.store, rig.rid), retain_ms=RETAIN_MS)
     lives = await Rig(other, rig.rid).lifetimes()
     assert set(lives) == {"st", "seal"}
-    assert abs(lives["st"] - lives["seal"]) <= 5
+    assert abs(lives["st"] - lives["seal"]) <= 1_000  # they are asked for one after the other
     assert RETAIN_MS - 5_000 < lives["st"] <= RETAIN_MS
     assert abs(done.expires - await other.logs.now() - lives["st"]) < 1_000
 
