@@ -146,8 +146,11 @@ async def controlled(url: str) -> AsyncIterator[Control]:
 
 
 async def cancelled(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
+    """A cancellation that meets the client's own time-out is lost in it: whoever goes on gets another."""
+    while left := [task for task in tasks if not task.done()]:
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=0.5)
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
