@@ -19,6 +19,7 @@ from tests.api.tools.rig import CUSTOM, SEARCH, Rig
 from tests.browser.stage import stage
 from tests.ingest.server import Server, event, text_stream
 from tests.stall import longest_stall
+from tests.workers.team import seal
 from translator.protocol.entries import Entry, Kind
 
 API = "/debug/api/responses"
@@ -220,6 +221,27 @@ async def test_an_export_is_the_whole_response(gateway, upstream, store):
     told = transcript.recording_of(transcript.read(reply.body))
     held = await recording.read(store.logs, rid)
     assert (told.entries, told.frames) == (held.entries, held.frames)
+
+
+async def test_packed_logs_are_shown_as_they_were(gateway, upstream, store, store_url, namespace):
+    upstream.play(*text_stream(*"some letters"))
+    rid = (await gateway.made())["id"]
+    paths = ("log", "entries/3", "frames", "frames/2", "state?after=9", "replay", "export")
+
+    async def told(one: Gateway) -> list[bytes]:
+        replies = [await one.ask("GET", f"{API}/{rid}/{path}") for path in paths]
+        assert {reply.status for reply in replies} == {200}
+        return [re.sub(rb'"(now|expires)":\d+|"sealed":\w+', b"", reply.body) for reply in replies]
+
+    before = await told(gateway)
+    await seal(store, rid)
+    assert await told(gateway) == before
+    # And in a process that has folded nothing of it yet.
+    async with (
+        Store.open(store_url, namespace) as second,
+        running(second, upstream, roles=False, debug_ui=True) as other,
+    ):
+        assert await told(other) == before
 
 
 async def test_what_was_asked_is_summed_up(gateway, upstream):

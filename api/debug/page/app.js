@@ -134,7 +134,8 @@ function mark(run, after, what, tone) {
 async function look() {
   const run = page.run;
   clearTimeout(page.timer);
-  if (!run || page.loading) return void (page.timer = setTimeout(look, SOON_MS));
+  if (!run) return;
+  if (page.loading) return void (page.timer = setTimeout(look, SOON_MS));
   page.loading = true;
   let wait = SOON_MS;
   try {
@@ -172,9 +173,6 @@ function translators(run, state) {
 }
 
 function finished(run) {
-  // How the upstream's body ended comes after the response's own end.
-  if (!run.lastLook) page.timer = setTimeout(look, QUIET_MS);
-  run.lastLook = true;
   if (run.state.done && run.linked !== run.frameCount) {
     warn(`This code makes ${number(run.linked)} frames of the input log, and ${number(run.frameCount)} were stored: the lines between both logs are those of this code. Replay shows the first difference.`);
   }
