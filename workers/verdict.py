@@ -18,8 +18,8 @@ SEAL_AGAIN_MS: Final = 60_000
 that failed."""
 
 LOST_GRACE_MS: Final = 250
-"""What a round gets beyond its lease. A translation changes hands and nobody sees it; a round that is lost may end its
-response, and the process that stood still for a moment longer than its lease may well be alive."""
+"""What a round, or a call of a tool, gets beyond its lease. A translation changes hands and nobody sees it; a round that
+is lost may end its response, and the process that stood still a moment longer than its lease may well be alive."""
 
 SOONEST_MS: Final = 100
 """No response is looked at more often, whatever its state says."""

@@ -98,7 +98,7 @@ def test_the_first_reader_of_an_unstored_response_may_take_a_moment_longer_than_
 
 def test_calls_that_have_no_result_are_looked_after_until_the_response_is_cancelled():
     assert verdict(jobs=2) == ([Action.TOOLS], NOW + 3_000 + LOST_GRACE_MS)
-    assert verdict(jobs=2, cancelled=True) == ([], NOW + 3_000)
+    assert verdict(jobs=2, cancelled=True) == ([], NOW + 3_000 + LOST_GRACE_MS)
 
 
 def ended(seal_after_ms: int = 5_000, **changes: object) -> tuple[list[Action], int]:
