@@ -22,7 +22,7 @@ from streams.writer import LONGEST_PAUSE_S
 from translator.protocol.entries import Entry, Kind
 from translator.protocol.errors import StoreError
 from workers.seal import Sealer
-from workers.verdict import Action, judge
+from workers.verdict import LOST_GRACE_MS, Action, judge
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +171,7 @@ class Sweeper:
             store.handover.publish_input(rid, expired.entries)
         if expired.free:
             store.work.offer("tools", rid)
-        return expired.next_at
+        return expired.next_at and expired.next_at + LOST_GRACE_MS
 
     async def _gone(self, rid: str, now: int) -> None:
         since = self._missing.setdefault(rid, now)

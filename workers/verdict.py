@@ -17,6 +17,10 @@ SEAL_AGAIN_MS: Final = 60_000
 """When a response that is to be sealed is looked at again: several times what the largest takes, and soon enough for one
 that failed."""
 
+LOST_GRACE_MS: Final = 250
+"""What a round, or a call of a tool, gets beyond its lease. A translation changes hands and nobody sees it; a round that
+is lost may end its response, and the process that stood still a moment longer than its lease may well be alive."""
+
 SOONEST_MS: Final = 100
 """No response is looked at more often, whatever its state says."""
 
@@ -90,9 +94,10 @@ def _judge_life(state: State, now: int, lease_ms: int, verdict: Verdict, looks: 
 def _judge_round(state: State, now: int, verdict: Verdict, looks: list[int]) -> None:
     """Whether somebody runs the round."""
     if state.rstate == "running":
-        if state.ilease <= now:
+        lost_at = state.ilease + LOST_GRACE_MS
+        if lost_at <= now:
             verdict.actions.append(Action.LOST)
         else:
-            looks.append(state.ilease)
+            looks.append(lost_at)
     elif state.rstate == "open" and not state.cancelled:
         verdict.actions.append(Action.OFFER_ROUND)

@@ -13,6 +13,7 @@ from tests.wait import wait_until
 from tests.workers.team import LEASE_MS, payload, stream, translating, types
 from workers import sweep
 from workers.sweep import Sweeper
+from workers.verdict import LOST_GRACE_MS
 
 
 class Takers:
@@ -110,7 +111,7 @@ async def test_a_dead_attempt_is_lost_and_handed_over_as_such(store: Store) -> N
 
 async def ilease_over(store: Store, rid: str) -> bool:
     state = await store.logs.state(rid)
-    return state is not None and state.ilease < await store.logs.now()
+    return state is not None and state.ilease + LOST_GRACE_MS < await store.logs.now()
 
 
 async def test_a_round_whose_lease_ran_out_while_the_store_was_away_is_not_lost(

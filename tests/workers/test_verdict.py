@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from streams.logs import State
-from workers.verdict import FIRST_READER_MS, SEAL_AGAIN_MS, SOONEST_MS, Action, judge
+from workers.verdict import FIRST_READER_MS, LOST_GRACE_MS, SEAL_AGAIN_MS, SOONEST_MS, Action, judge
 
 NOW, LEASE = 1_000_000, 10_000
 STATE = State(
@@ -41,7 +41,7 @@ def verdict(**changes: object) -> tuple[list[Action], int]:
 
 
 def test_a_response_in_good_hands_is_looked_at_when_its_first_lease_ends():
-    assert verdict() == ([], NOW + 3_000)
+    assert verdict() == ([], NOW + 3_000 + LOST_GRACE_MS)
     assert verdict(rstate="ended", ilease=0) == ([], NOW + 4_000)
     assert verdict(ilease=NOW + 90_000, lease=NOW + 90_000) == ([], NOW + LEASE)
 
@@ -52,12 +52,13 @@ def test_a_finished_response_is_dropped():
 
 def test_a_response_without_a_translator_is_offered():
     for lease in (0, NOW - 1, NOW):
-        assert verdict(lease=lease) == ([Action.OFFER_TRANSLATE], NOW + 3_000)
+        assert verdict(lease=lease) == ([Action.OFFER_TRANSLATE], NOW + 3_000 + LOST_GRACE_MS)
 
 
 def test_a_round_whose_process_died_is_lost_and_then_translated():
-    assert verdict(ilease=NOW) == ([Action.LOST], NOW + 4_000)
-    assert verdict(ilease=NOW - 1, lease=NOW - 1) == (
+    assert verdict(ilease=NOW) == ([], NOW + LOST_GRACE_MS), "it may only have stood still"
+    assert verdict(ilease=NOW - LOST_GRACE_MS) == ([Action.LOST], NOW + 4_000)
+    assert verdict(ilease=NOW - LOST_GRACE_MS, lease=NOW - 1) == (
         [Action.LOST, Action.OFFER_TRANSLATE],
         NOW + LEASE,
     )
@@ -96,8 +97,8 @@ def test_the_first_reader_of_an_unstored_response_may_take_a_moment_longer_than_
 
 
 def test_calls_that_have_no_result_are_looked_after_until_the_response_is_cancelled():
-    assert verdict(jobs=2) == ([Action.TOOLS], NOW + 3_000)
-    assert verdict(jobs=2, cancelled=True) == ([], NOW + 3_000)
+    assert verdict(jobs=2) == ([Action.TOOLS], NOW + 3_000 + LOST_GRACE_MS)
+    assert verdict(jobs=2, cancelled=True) == ([], NOW + 3_000 + LOST_GRACE_MS)
 
 
 def ended(seal_after_ms: int = 5_000, **changes: object) -> tuple[list[Action], int]:
