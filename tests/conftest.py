@@ -5,6 +5,7 @@ Valkey that this session starts, and once more on the server that RESPOOL_TEST_R
 it does. Each test has a namespace of its own; one that leaves a key without a TTL fails.
 """
 
+import gc
 import itertools
 import os
 import re
@@ -84,3 +85,17 @@ async def store(store_url, namespace) -> AsyncIterator[object]:
 
     async with Store.open(store_url, namespace) as opened:
         yield opened
+
+
+@pytest.fixture
+def collected_as_served() -> Iterator[None]:
+    """The cyclic collector as `respool serve` sets it: what this test is not about takes longer than what it is about."""
+    from respool.serve import YOUNG_OBJECTS
+
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
+    yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()

@@ -469,6 +469,7 @@ async def test_a_few_folds_are_kept_and_each_goes_on_where_it_was(store: Store):
     assert foldings.of("resp_1") is not first
 
 
+@pytest.mark.usefixtures("collected_as_served")
 @pytest.mark.parametrize("store_url", ["valkey"], indirect=True)
 async def test_a_long_log_is_folded_without_holding_up_the_streams(gateway, upstream):
     upstream.play(*text_stream(*["word "] * 4_000))

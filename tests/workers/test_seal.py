@@ -2,11 +2,9 @@
 
 import asyncio
 import dataclasses
-import gc
 import hashlib
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
@@ -14,7 +12,6 @@ import pytest
 
 from respool.demo_chat import chunks
 from respool.demo_upstream import answer
-from respool.serve import YOUNG_OBJECTS
 from streams import metrics
 from streams.faults import StoreAway
 from streams.store import Store
@@ -252,18 +249,6 @@ async def test_two_processes_that_seal_one_response_make_one_seal(store, elsewhe
 def hard_to_pack(number: int) -> bytes:
     """A frame that takes the packer its time."""
     return hashlib.shake_128(b"%d" % number).hexdigest(100).encode() + b" and so on" * 20
-
-
-@pytest.fixture
-def collected_as_served() -> Iterator[None]:
-    """The cyclic collector as `respool serve` sets it: what this test is not about takes longer than what it is about."""
-    thresholds = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS)
-    yield
-    gc.set_threshold(*thresholds)
-    gc.unfreeze()
 
 
 @pytest.mark.usefixtures("collected_as_served")
