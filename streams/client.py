@@ -130,8 +130,8 @@ class Link:
 
     @property
     def at(self) -> tuple[str, int] | None:
-        """Where the connection goes; None where there is none, or it goes to a socket of this machine."""
-        connection = self._connection
+        """Where the connection goes; None where none stands, or it goes to a socket of this machine."""
+        connection = self._connection if self.connected else None
         host: str | None = getattr(connection, "host", None)
         return (host, cast("Any", connection).port) if host else None
 
@@ -142,6 +142,9 @@ class Link:
             connection = self._connection = self._make()
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await connection.connect()  # type: ignore[no-untyped-call]
+            if self._connection is not connection:  # dropped meanwhile by whoever watches
+                await connection.disconnect(nowait=True)
+                raise ConnectionResetError("the connection was dropped while it was made")
         return connection
 
     async def send(self, commands: Iterable[Command]) -> None:

@@ -102,3 +102,18 @@ def test_errors_say_what_was_refused_and_nothing_else():
     assert "10.0.0.1" not in str(as_store_error(ResponseError("MOVED 3999 10.0.0.1:6381")))
     assert "secret" not in str(as_store_error(ResponseError("secret words")))
     assert isinstance(as_store_error(RedisConnectionError("10.0.0.1")), StoreAway)
+
+
+async def test_a_link_that_is_dropped_while_it_connects_leaves_no_connection_behind(valkey_url):
+    connections = await connect(valkey_url)
+    link = connections.link()
+    calling = asyncio.ensure_future(link.call("PING"))
+    await asyncio.sleep(0)
+    assert link._connection is not None
+    assert link.at is None, "it does not stand yet"
+    await link.drop()
+    with pytest.raises(OSError, match="dropped while it was made"):
+        await calling
+    assert await link.call("ECHO", "on") == b"on"
+    assert link.at[0] == "127.0.0.1"
+    await connections.close()
