@@ -314,6 +314,10 @@ class Create:
         kinds = ("translate", "rounds") if opens else ("translate",)
         given = {kind: store.work.give(kind, rid) for kind in kinds}
         entry, created = await asyncio.gather(entered, creating, return_exceptions=True)
+        if isinstance(
+            entry, Refused
+        ):  # there is no place, and so no response either; this tells whose bound it is
+            raise entry
         if isinstance(created, BaseException):
             raise created
         if isinstance(entry, BaseException):  # what no sweeper would find must not run
