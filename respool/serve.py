@@ -139,6 +139,7 @@ def api_settings(settings: Settings) -> ApiSettings:
         retention_s=settings.retention_s,
         grace_s=settings.grace_s,
         max_run_s=settings.max_run_s,
+        debug_ui=settings.debug_ui,
         lease_s=settings.lease_s,
         max_body_bytes=settings.max_body_bytes,
         max_in_flight=settings.max_in_flight,
@@ -150,7 +151,6 @@ def api_settings(settings: Settings) -> ApiSettings:
             offer.tool for offer in Registry(tool_settings(settings)).offers() if offer.on
         ),
         sse_ids=settings.sse_ids,
-        debug_ui=settings.debug_ui,
         cors_origins=settings.cors_origins.split(",") if settings.cors_origins else (),
         allow_anonymous=settings.allow_anonymous,
     )
