@@ -114,7 +114,7 @@ class Archive:
         return error
 
 
-def page(frames: list[Frame], most_bytes: int) -> list[Frame]:
+def page(frames: list[Frame], most_bytes: int = PAGE_BYTES) -> list[Frame]:
     """As many frames as a page may have bytes, but always one."""
     size = 0
     for index, frame in enumerate(frames):

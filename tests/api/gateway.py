@@ -226,6 +226,7 @@ async def running(
     api_keys: Mapping[str, str] | None = None,
     tenants: Tenants | None = None,
     max_frames: int = 500_000,
+    patience_s: float = 10.0,
     **settings: Any,
 ) -> AsyncIterator[Gateway]:
     """A gateway; without `roles` nobody works on what it creates."""
@@ -236,8 +237,8 @@ async def running(
     lease_ms = int(options["lease_s"] * 1000)
     round_limits = RoundLimits(
         lease_ms=lease_ms,
-        idle_timeout_s=10.0,
-        total_timeout_s=30.0,
+        idle_timeout_s=patience_s,
+        total_timeout_s=3 * patience_s,
         max_in_bytes=options["limits"]["max_response_bytes"],
         max_entries=max_frames,
     )
