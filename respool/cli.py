@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from respool import __version__, inspection
+from respool import __version__
+from respool.inspection import commands
 from respool.roles import ALL, Role
 from respool.unusable import Unusable
 
@@ -87,7 +88,7 @@ def demo(
     raise typer.Exit(run(once=once))
 
 
-inspection.register(app)
+commands.register(app)
 
 
 def main() -> None:

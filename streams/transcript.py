@@ -13,7 +13,7 @@ UTF-8 stands in base64. The last line tells a file that was cut off or changed f
 |-----------|---------------------------------------|----------------------------------------------------------------|
 | response  | id, redacted, state                   | `{"n", "t", "kind", "round", "attempt", "data"}`: an entry     |
 |           |                                       | `{"seq", "frame"}`: a public frame, `"end": true` on the last  |
-| upstream  |                                       | see `respool.tape`                                             |
+| upstream  |                                       | see `respool.inspection.tape`                                  |
 """
 
 import gzip

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from respool.account import payload
-from respool.contrast import plain
-from respool.evidence import of_file
-from respool.player import playing
-from respool.tape import exchanges_of
+from respool.inspection.account import payload
+from respool.inspection.contrast import plain
+from respool.inspection.evidence import of_file
+from respool.inspection.player import playing
+from respool.inspection.tape import exchanges_of
 from streams import recording, transcript
 from streams.scripts import tools
 from streams.scripts.refused import Refused

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from respool import replay
-from respool.redacted import changed, redacted
-from respool.screen import Screen
+from respool.inspection import replay
+from respool.inspection.redacted import changed, redacted
+from respool.inspection.screen import Screen
 from respool.settings import Settings
 from streams import recording, transcript
 from tests.api.gateway import Listed, running

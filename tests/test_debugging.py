@@ -8,8 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from respool import cli, transfer
-from respool.screen import Screen
+from respool import cli
+from respool.inspection import transfer
+from respool.inspection.screen import Screen
 from respool.settings import Settings
 
 ROOT = Path(__file__).parent.parent

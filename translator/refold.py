@@ -1,7 +1,7 @@
 """A stored response folded again, with the code at hand: what came out of each entry, and whether it is what was stored.
 
 In: a response id and its input log. Out: a `Turn` for each entry, and where asked the machine's state after any of
-them, or the first difference from what was stored. Pure; called by `respool.replay` and the debug page. Workers fold
+them, or the first difference from what was stored. Pure; called by `respool.inspection` and the debug page. Workers fold
 with `workers.fold`, which commits; nothing here writes.
 """
 

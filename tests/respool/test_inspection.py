@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from respool import cli, contrast, listing, replay, screen, showing, tailing, transfer
-from respool.evidence import of_file
-from respool.screen import Screen
+from respool import cli
+from respool.inspection import contrast, listing, replay, screen, showing, tailing, transfer
+from respool.inspection.evidence import of_file
+from respool.inspection.screen import Screen
 from respool.settings import Settings
 from respool.unusable import Unusable
 from streams.store import Store

@@ -9,10 +9,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from respool import player as playing_module
-from respool.player import exchanges_of_files, playing
-from respool.recorder import recording
-from respool.tape import exchanges_of
+from respool.inspection import player as playing_module
+from respool.inspection.player import exchanges_of_files, playing
+from respool.inspection.recorder import recording
+from respool.inspection.tape import exchanges_of
 from respool.unusable import Unusable
 from streams import transcript
 from streams.transcript import sealed

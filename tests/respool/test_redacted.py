@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool import transfer
-from respool.evidence import of_file
-from respool.redacted import Blanking, JsonText, blank, changed, redacted
-from respool.screen import Screen
+from respool.inspection import transfer
+from respool.inspection.evidence import of_file
+from respool.inspection.redacted import Blanking, JsonText, blank, changed, redacted
+from respool.inspection.screen import Screen
 from respool.settings import Settings
 from respool.unusable import Unusable
 from streams import transcript

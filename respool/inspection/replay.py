@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from respool.lanes import Lanes, entry_text
-from respool.screen import Screen, bar, count, size, span
+from respool.inspection.lanes import Lanes, entry_text
+from respool.inspection.screen import Screen, bar, count, size, span
+from respool.inspection.showing import found
 from respool.settings import Settings
-from respool.showing import found
 from respool.unusable import Unusable
 from streams.recording import OnProgress, Recording, nothing
 from streams.scripts.outputs import Frame

@@ -1,16 +1,16 @@
 """Both logs side by side: what happened on the left, what the client was shown of it on the right.
 
 In: entries and frames. Out: a line for each, or for a frame beside the entry that brought it. Called by
-`respool.tailing` and `respool.replay`.
+`respool.inspection.tailing` and `respool.inspection.replay`.
 """
 
 from typing import Any, Final
 
 from rich.text import Text
 
-from respool.account import payload, said
-from respool.reason import HOW
-from respool.screen import Screen, short, size
+from respool.inspection.account import payload, said
+from respool.inspection.reason import HOW
+from respool.inspection.screen import Screen, short, size
 from streams.scripts.outputs import Frame
 from translator.protocol.entries import Entry, Kind
 from translator.protocol.json import loads

@@ -1,7 +1,7 @@
 """What happened to a response, put together from its two logs: rounds, attempts, tool calls, items.
 
-In: a `Recording`. Out: plain values, times in ms since the response was created. Pure. Called by `respool.reason`,
-`respool.showing` and `respool.contrast`.
+In: a `Recording`. Out: plain values, times in ms since the response was created. Pure. Called by its neighbours `reason`,
+`showing` and `contrast`.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """`respool record`: stands in front of an upstream and writes down what it is asked and what it sends.
 
-In: the upstream's base URL, a file. Out: an address to be used in its place, and the file (`respool.tape` says what is in
-it), whole once the command has ended. Requests pass as they are, with their keys; the file has no header of theirs, and
+In: the upstream's base URL, a file. Out: an address to be used in its place, and the file (`tape`, beside this, says what is
+in it), whole once the command has ended. Requests pass as they are, with their keys; the file has no header of theirs, and
 no query. Called by `respool.cli`.
 """
 
@@ -18,8 +18,8 @@ import aiohttp
 from aiohttp import web
 
 from respool import __version__
-from respool.screen import Screen, count
-from respool.tape import KEPT
+from respool.inspection.screen import Screen, count
+from respool.inspection.tape import KEPT
 from respool.unusable import Unusable
 from streams.transcript import Sealing, header_line, text
 from translator.protocol.json import dumps

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from respool.screen import Screen
+    from respool.inspection.screen import Screen
     from respool.settings import Settings
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -28,7 +28,7 @@ Work = Callable[["Screen", "Settings"], Coroutine[Any, Any, int]]
 
 def run(work: Work, *, as_json: bool) -> None:
     """Run it with the settings, to its exit status."""
-    from respool.screen import Screen  # noqa: PLC0415
+    from respool.inspection.screen import Screen  # noqa: PLC0415
     from respool.settings import load  # noqa: PLC0415
 
     try:
@@ -45,7 +45,7 @@ def ls(
     as_json: Json = False,
 ) -> None:
     """List the newest responses."""
-    from respool import listing  # noqa: PLC0415
+    from respool.inspection import listing  # noqa: PLC0415
 
     run(
         lambda screen, settings: listing.ls(
@@ -61,14 +61,14 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show a response: request, rounds with their exact upstream bodies, tool calls, items, end."""
-    from respool import showing  # noqa: PLC0415
+    from respool.inspection import showing  # noqa: PLC0415
 
     run(lambda screen, settings: showing.show(screen, settings, name, full=full), as_json=as_json)
 
 
 def why(name: Name, as_json: Json = False) -> None:
     """Tell in a paragraph why a response ended, or what it waits for."""
-    from respool import showing  # noqa: PLC0415
+    from respool.inspection import showing  # noqa: PLC0415
 
     run(lambda screen, settings: showing.why(screen, settings, name), as_json=as_json)
 
@@ -79,7 +79,7 @@ def tail(
     as_json: Json = False,
 ) -> None:
     """Follow both logs of a response side by side, until it ends."""
-    from respool import tailing  # noqa: PLC0415
+    from respool.inspection import tailing  # noqa: PLC0415
 
     run(lambda screen, settings: tailing.tail(screen, settings, rid, after=after), as_json=as_json)
 
@@ -100,7 +100,7 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Fold a response again with the code at hand: identical, or the first difference (status 1)."""
-    from respool import replay as replaying  # noqa: PLC0415
+    from respool.inspection import replay as replaying  # noqa: PLC0415
 
     if at is not None and entry is not None:
         raise typer.BadParameter("--at and --entry are two places: name one")
@@ -123,7 +123,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write a response into one file, without secrets."""
-    from respool import transfer  # noqa: PLC0415
+    from respool.inspection import transfer  # noqa: PLC0415
 
     if as_json and into is None:
         raise typer.BadParameter("needs --output: the file itself goes to standard output")
@@ -141,7 +141,7 @@ def import_(
     as_json: Json = False,
 ) -> None:
     """Put exported responses into the store; it keeps them as long as others that have ended."""
-    from respool import transfer  # noqa: PLC0415
+    from respool.inspection import transfer  # noqa: PLC0415
 
     run(
         lambda screen, settings: transfer.import_(screen, settings, names, tenant=tenant),
@@ -155,7 +155,7 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """Show what two responses have differently (status 1), ids and times aside."""
-    from respool import contrast  # noqa: PLC0415
+    from respool.inspection import contrast  # noqa: PLC0415
 
     run(lambda screen, settings: contrast.diff(screen, settings, a, b), as_json=as_json)
 
@@ -169,7 +169,7 @@ def record(
     as_json: Json = False,
 ) -> None:
     """Stand in front of an upstream, on this machine, and write down what it sends; until Ctrl-C."""
-    from respool import recorder  # noqa: PLC0415
+    from respool.inspection import recorder  # noqa: PLC0415
 
     run(
         lambda screen, _: recorder.record(screen, upstream, into, port=port),
@@ -189,7 +189,7 @@ def upstream(
     as_json: Json = False,
 ) -> None:
     """Be an upstream, on this machine, that answers as the files say; until Ctrl-C."""
-    from respool import player  # noqa: PLC0415
+    from respool.inspection import player  # noqa: PLC0415
 
     run(
         lambda screen, _: player.upstream(screen, names, speed=speed if pace else None, port=port),

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 
-from respool.evidence import open_store
-from respool.lanes import Lanes
-from respool.screen import Screen
+from respool.inspection.evidence import open_store
+from respool.inspection.lanes import Lanes
+from respool.inspection.screen import Screen
 from respool.settings import Settings
 from respool.unusable import Unusable
 from streams.doorbell import POLL_S

@@ -9,10 +9,18 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from respool.account import Attempt, Told, ToolCall, account, items_of, rounds_of, tool_calls
-from respool.evidence import check_id, is_file, of_file, of_store, open_store
-from respool.reason import HOW, reason
-from respool.screen import Screen, bar, count, moment, short, size, span, status, table
+from respool.inspection.account import (
+    Attempt,
+    Told,
+    ToolCall,
+    account,
+    items_of,
+    rounds_of,
+    tool_calls,
+)
+from respool.inspection.evidence import check_id, is_file, of_file, of_store, open_store
+from respool.inspection.reason import HOW, reason
+from respool.inspection.screen import Screen, bar, count, moment, short, size, span, status, table
 from respool.settings import Settings
 from streams.recording import Recording
 from translator.protocol.json import dumps

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from rich.console import RenderableType
 
-from respool.evidence import open_store
-from respool.screen import Screen, bar, count, moment, short, size, span, status, table
+from respool.inspection.evidence import open_store
+from respool.inspection.screen import Screen, bar, count, moment, short, size, span, status, table
 from respool.settings import Settings
 from streams.recent import Recent, recent
 

@@ -6,8 +6,8 @@ one at which the state's cursor stands: a terminal commit ends with it. Pure. Ca
 
 from typing import Any, Final
 
-from respool.account import Told, response_of, rounds_of, said, tool_calls
-from respool.screen import count, size, span
+from respool.inspection.account import Told, response_of, rounds_of, said, tool_calls
+from respool.inspection.screen import count, size, span
 from streams.recording import Recording
 from translator.protocol.entries import Entry, Kind
 from translator.protocol.json import loads

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from respool.account import payload
+from respool.inspection.account import payload
 from respool.unusable import Unusable
 from streams.recording import Recording
 from streams.scripts.outputs import Frame

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from respool.evidence import of_file, open_store, shown
-from respool.redacted import changed, redacted
-from respool.screen import Screen, bar, count, moment
+from respool.inspection.evidence import of_file, open_store, shown
+from respool.inspection.redacted import changed, redacted
+from respool.inspection.screen import Screen, bar, count, moment
+from respool.inspection.showing import found
 from respool.settings import Settings
-from respool.showing import found
 from respool.unusable import Unusable
 from streams import recording, transcript
 from streams.scripts.refused import Reason, Refused

@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple
 
 from rich.text import Text
 
-from respool.account import payload, rounds_of
-from respool.lanes import event_text
-from respool.screen import Screen, short
+from respool.inspection.account import payload, rounds_of
+from respool.inspection.lanes import event_text
+from respool.inspection.screen import Screen, short
+from respool.inspection.showing import found
 from respool.settings import Settings
-from respool.showing import found
 from streams.recording import Recording
 from translator.protocol.json import dumps, loads
 

@@ -1,7 +1,7 @@
 """`respool upstream`: a scripted upstream that plays recordings and exports back.
 
-In: exchanges (`respool.tape`), in the order of the files. Out: a server that answers what was asked then as it was
-answered then, byte for byte, at once or at the original pace. Called by `respool.cli` and by tests.
+In: exchanges (of the `tape` beside this), in the order of the files. Out: a server that answers what was asked then as it
+was answered then, byte for byte, at once or at the original pace. Called by `respool.cli` and by tests.
 
 Which exchange answers a request: the next not yet played of those whose body is the same; else the next not yet played
 of that path; else, when all were played, it begins anew. So a conversation plays in its order, and a repeat is answered.
@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from respool.evidence import read_file, shown
-from respool.recorder import LARGEST_BODY, serving, until_a_signal
-from respool.screen import Screen, count
-from respool.tape import Exchange, exchanges_of
+from respool.inspection.evidence import read_file, shown
+from respool.inspection.recorder import LARGEST_BODY, serving, until_a_signal
+from respool.inspection.screen import Screen, count
+from respool.inspection.tape import Exchange, exchanges_of
 from respool.unusable import Unusable
 from streams.transcript import Damaged
 from translator.protocol.json import loads

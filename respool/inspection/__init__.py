@@ -1,0 +1,1 @@
+"""Looking at stored responses from the command line, and playing them back (docs/debugging.md)."""
