@@ -229,12 +229,12 @@ class Translation:
         first, self._foresaw = self._foresaw, 0
         if self._over or not first:
             return False
-        fold = self._fold
+        fold, refused = self._fold, isinstance(reply, (Refused, StoreFull))
         if self._broken:
             self.flush()
-        elif isinstance(reply, RespoolError) and not isinstance(reply, Refused):
+        elif isinstance(reply, RespoolError) and not refused:
             self.away(reply)
-        elif isinstance(reply, Refused) or reply.first != first or fold.ended:
+        elif isinstance(reply, RespoolError) or reply.first != first or fold.ended:
             metrics.count("foresights_failed_total")
             lease = Lease(self._holding.fence, fold.cursor, fold.seq, fold.digest, dup=False)
             self._fold = Fold(self.rid, lease)

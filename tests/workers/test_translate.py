@@ -9,8 +9,9 @@ import pytest
 
 from ingest.attempt import Attempt
 from streams import metrics
-from streams.faults import StoreAway
+from streams.faults import StoreAway, StoreFull
 from streams.scripts.outputs import acquire
+from streams.scripts.refused import Reason, Refused
 from streams.scripts.responses import cancel, delete
 from streams.scripts.rounds import append, claim_round, lost
 from streams.store import Store
@@ -814,6 +815,22 @@ async def test_a_response_is_left_to_another_where_the_store_goes_away_under_a_f
         translation.foreseen(StoreAway("away"))
         assert rid not in role._open
     assert metrics.value("translations_dropped_total", reason="store") == before + 1
+
+
+@pytest.mark.parametrize("refusal", [Refused(Reason.TOO_LARGE), StoreFull("no memory")])
+async def test_a_foreseen_frame_that_the_log_does_not_take_is_forgotten(
+    store: Store, refusal: StoreError
+) -> None:
+    async with translating(store) as role:
+        rid = await made(store)
+        mine = await attempt_at(role, store, rid)
+        translation = role._open[rid]
+        assert translation.foresee(frames_of(*text_stream("never seen")[:4])) is not None
+        assert not translation.foreseen(refusal)
+        mine.end({"how": "too_large"})
+        frames = await stream(store, rid)
+    assert types(frames) == ["created", "in_progress", "failed"]
+    assert [frame.data for frame in await lawful(store, rid)] == await recomputed(store, rid)
 
 
 async def test_an_answer_in_one_piece_shows_the_time_at_which_it_was_appended(store, server):
