@@ -5,7 +5,7 @@ from tests.browser.chromium import Browser
 
 SETTLED = (
     "(() => { const one = document.querySelector('#one').dataset;"
-    " return one.live === 'ended' && one.frames > 0 && one.linked === one.frames"
+    " return one.live === 'ended' && one.drawn === 'true' && one.frames > 0 && one.linked === one.frames"
     " && !document.querySelector('.stale') && document.querySelector('#machine').dataset.after"
     " === one.after })()"
 )

@@ -181,6 +181,7 @@ function finished(run) {
 // ---- what is shown changes: once a picture
 
 function changed() {
+  by("one").dataset.drawn = "false";
   if (page.dirty) return;
   page.dirty = true;
   setTimeout(() => requestAnimationFrame(() => {
@@ -202,6 +203,7 @@ function update() {
   lay();
   filter.list(run);
   choose(page.following ? run.rowCount - 1 : run.rowOf(n, seq));
+  by("one").dataset.drawn = "true";
   prepare();
 }
 
