@@ -49,6 +49,7 @@ def create(other: int, **fields: Any) -> Row:
 
 
 ONE = "/v1/responses/{response_id}"
+DEBUG = "/debug/api/responses/{response_id}"
 ROWS: dict[str, list[Row]] = {
     "/v1/responses": [
         create(200),
@@ -70,6 +71,18 @@ ROWS: dict[str, list[Row]] = {
         Row("GET", f"{ONE}/input_items?after={{first}}&order=asc"),
     ],
     "/v1/models": [Row("GET", "/v1/models", owner=200, other=200)],
+    "/debug/api/responses": [Row("GET", "/debug/api/responses", other=200)],
+    DEBUG: [Row("GET", DEBUG)],
+    f"{DEBUG}/log": [Row("GET", f"{DEBUG}/log")],
+    f"{DEBUG}/entries/{{n}}": [Row("GET", f"{DEBUG}/entries/1")],
+    f"{DEBUG}/frames": [Row("GET", f"{DEBUG}/frames")],
+    f"{DEBUG}/frames/{{seq}}": [Row("GET", f"{DEBUG}/frames/0")],
+    f"{DEBUG}/state": [Row("GET", f"{DEBUG}/state?after=1")],
+    f"{DEBUG}/replay": [Row("GET", f"{DEBUG}/replay")],
+    f"{DEBUG}/export": [Row("GET", f"{DEBUG}/export")],
+    "/debug": [Row("GET", "/debug", other=200, stranger=200)],
+    "/debug/": [Row("GET", "/debug/", other=200, stranger=200)],
+    "/debug/{name}": [Row("GET", "/debug/style.css", other=200, stranger=200)],
     **{
         path: [Row(method, path, owner=404, other=404, stranger=404) for method in ("POST", "GET")]
         for path in NOT_BUILT
@@ -79,8 +92,8 @@ ROWS: dict[str, list[Row]] = {
         for path in ("/healthz", "/readyz", "/metrics")
     },
 }
-OPEN = {"/healthz", "/readyz", "/metrics", *NOT_BUILT}
-"""Routes that belong to nobody: probes, and what is not built."""
+OPEN = {"/healthz", "/readyz", "/metrics", "/debug", "/debug/", "/debug/{name}", *NOT_BUILT}
+"""Routes that belong to nobody: probes, what is not built, and the files of the debug page, which hold nothing."""
 
 
 def answer(seen: Seen) -> list[bytes]:
@@ -93,7 +106,7 @@ def answer(seen: Seen) -> list[bytes]:
 @pytest.fixture
 async def gateway(store, upstream: Server) -> AsyncIterator[Gateway]:
     upstream.play(answer)
-    async with running(store, upstream, api_keys=KEYS) as made:
+    async with running(store, upstream, api_keys=KEYS, debug_ui=True) as made:
         yield made
 
 
