@@ -15,9 +15,9 @@ responses share the slot of the due set, whose whole name is their tag.
 | `ns:{rid}:jobs`    | hash    | with `st`, at most until the terminal commit                             |
 | `ns:work:<kind>`   | stream  | WORK_TTL_MS, renewed on use                                              |
 | `ns:due`           | zset    | DUE_TTL_MS, renewed on use                                               |
-| `{ns:due}:open`    | zset    | DUE_TTL_MS, renewed on use; there only where open responses are bounded   |
-| `{ns:due}:owner`   | hash    | with `open`                                                              |
-| `{ns:due}:count`   | hash    | with `open`                                                              |
+| `ns:open:{ns:due}`    | zset    | DUE_TTL_MS, renewed on use; there only where open responses are bounded   |
+| `ns:owner:{ns:due}`   | hash    | with `open`                                                              |
+| `ns:count:{ns:due}`   | hash    | with `open`                                                              |
 | `ns:idem:<hash>`   | string  | as long as the response may: run + retention                             |
 | `ns:{rid}:bell:in` | channel | a channel holds nothing                                                  |
 | `ns:{rid}:bell:out`| channel |                                                                          |
@@ -45,7 +45,11 @@ class Keys:
         self.ns = ns
         self._prefix = ns + ":{"
         self.due = f"{ns}:due"
-        self.open = (self.due, *(f"{{{self.due}}}:{name}" for name in ("open", "owner", "count")))
+        # The tag puts them into the due set's slot; they begin with the namespace, as rights of users go by it.
+        self.open = (
+            self.due,
+            *(f"{ns}:{name}:{{{self.due}}}" for name in ("open", "owner", "count")),
+        )
 
     def state(self, rid: str) -> str:
         """The hash that says who owns a response and how far everybody is."""

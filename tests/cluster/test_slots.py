@@ -11,6 +11,7 @@ from streams.scripts import (
     inputs,
     outputs,
     responses,
+    restoring,
     rounds,
     sealing,
     tools,
@@ -46,6 +47,15 @@ OF_A_RESPONSE = [
         lease_ms=1,
         max_in_bytes=1,
     ),
+    rounds.append(
+        *(KEYS, RID),
+        fence="f",
+        first_frame_no=1,
+        items=[("frame", b"")],
+        lease_ms=1,
+        max_in_bytes=1,
+        outcome=rounds.Outcome(5, "1:t", 1, 5, 2, [b"f"], "", 1, 1),
+    ),
     rounds.heartbeat_round(KEYS, RID, fence="f", lease_ms=1),
     rounds.lost(KEYS, RID, token="t"),
     outputs.acquire(KEYS, RID, token="t", lease_ms=1),
@@ -67,6 +77,8 @@ OF_A_RESPONSE = [
     inputs.read_input(KEYS, RID, after=0, count=1, most_bytes=0),
     inputs.follow_input(KEYS, RID, after=0, count=1),
     state(KEYS, RID),
+    outputs.read_frames(KEYS, RID, after=-1, count=1),
+    restoring.restore(KEYS, RID, value=b"", digest="", fields={"status": "failed"}, retain_ms=1),
 ]
 SHARED = [
     *(hints.hint(KEYS, kind, RID) for kind in WORK_KINDS),
@@ -74,7 +86,8 @@ SHARED = [
     hints.taken(KEYS, "rounds", [b"1-1"]),
     hints.due_enter(KEYS, RID, at=1, after_ms=None),
     hints.due_take(KEYS, now=None, limit=1),
-    hints.due_drop(KEYS, RID),
+    hints.due_begin(KEYS, RID, after_ms=1, place=hints.Place("t", 1, 1, 1)),
+    hints.due_end(KEYS, RID),
     idempotency.bind(KEYS, "t", "k", rid=RID, digest="d", ttl_ms=1),
 ]
 
@@ -99,9 +112,15 @@ def test_all_keys_of_a_call_are_in_the_slot_of_its_response(call):
 
 
 @pytest.mark.parametrize("call", SHARED, ids=name_of)
-def test_a_call_on_a_shared_key_touches_no_other(call):
-    assert len(keys_of(call)) == 1
+def test_a_call_on_shared_keys_touches_one_slot(call):
+    assert {slot_of(key) for key in keys_of(call)} == {slot_of(call.key)}
     assert call.key == keys_of(call)[0]
+
+
+def test_every_key_begins_with_the_namespace():
+    """Rights of a server's users go by it (docs/running.md)."""
+    for call in (*OF_A_RESPONSE, *SHARED):
+        assert all(key.startswith("ns:") for key in keys_of(call)), name_of(call)
 
 
 def test_no_script_is_left_out_here():
