@@ -11,7 +11,7 @@ BIN := .venv/bin
 READY := .venv/.installed
 CODE := translator streams ingest workers api respool benchmarks
 ARGS ?=
-# The slow ones have the machine to themselves: they kill processes and time what follows.
+# Some have the machine to themselves: they kill processes and time what follows.
 TESTS := $(BIN)/python -m pytest -q
 # pytest's status where ARGS choose none of the tests.
 NONE_CHOSEN := [ $$? -eq 5 ]
@@ -39,8 +39,8 @@ demo: $(READY) ## a stream that survives: kill -9, resume, byte for byte (DEMO_O
 
 .PHONY: test
 test: $(READY) ## all tests, on fakeredis and on a real server (ARGS="-k name")
-	$(TESTS) --numprocesses auto -m 'not slow' $(ARGS) || $(NONE_CHOSEN)
-	$(TESTS) -m slow $(ARGS) || $(NONE_CHOSEN)
+	$(TESTS) --numprocesses auto -m 'not alone' $(ARGS) || $(NONE_CHOSEN)
+	$(TESTS) -m alone $(ARGS) || $(NONE_CHOSEN)
 
 .PHONY: test-fast
 test-fast: $(READY) ## all but the slow ones

@@ -134,6 +134,7 @@ async def read_a_burst(gateway: Gateway, stalled: int) -> tuple[float, int]:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(90)
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
 async def test_500_readers_that_stall_cost_bounded_memory_and_delay_nobody(valkey_url, upstream):

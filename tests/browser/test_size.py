@@ -10,7 +10,7 @@ from tests.browser.debug import SETTLED, settled, show
 from tests.browser.marks import BROWSER
 from tests.ingest.server import text_stream
 
-pytestmark = BROWSER
+pytestmark = [*BROWSER, pytest.mark.alone]
 
 FRAMES = 20_000
 LONGEST_TASK_MS = 150

@@ -17,7 +17,7 @@ from respool.demo_upstream import serving
 from tests.respool.processes import frames, replica, streaming
 from tests.wait import wait_until
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.slow, pytest.mark.alone]
 
 PACE_S = 0.01
 LEASE_S = 1.0

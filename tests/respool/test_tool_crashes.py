@@ -43,6 +43,7 @@ from workers.tools.mcp import loaded
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.alone,
     pytest.mark.timeout(90),
     pytest.mark.parametrize("store_url", ["valkey"], indirect=True),
 ]

@@ -734,6 +734,11 @@ def frames_of(*blocks: bytes) -> list[tuple[str, bytes]]:
     return [("frame", block.strip(b"\n")) for block in blocks]
 
 
+async def lease_over(store: Store, rid: str) -> bool:
+    state = await store.logs.state(rid)
+    return state is not None and state.ilease < await store.logs.now()
+
+
 async def test_a_frame_that_is_run_and_translated_here_costs_one_exchange(store: Store) -> None:
     blocks = text_stream(*"abcdef")
     async with translating(store) as role:
@@ -792,6 +797,7 @@ async def test_a_foreseen_frame_of_a_round_that_was_lost_meanwhile_is_forgotten(
     async with translating(store) as role:
         rid = await made(store)
         mine = await attempt_at(role, store, rid, lease_ms=1)
+        await wait_until(lambda: lease_over(store, rid))
         gone = store.writer.send(lost(store.keys, rid, token="sweeper"))
         mine.add(frames_of(*text_stream("never seen")))
         await gone

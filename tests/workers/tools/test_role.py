@@ -357,6 +357,7 @@ async def test_a_worker_that_vanishes_costs_one_lease(store, mcp):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(60)
 async def test_kill_9_in_the_middle_of_five_calls_leaves_one_result_each(valkey_url, mcp, tmp_path):
     namespace = f"kill-{secrets.token_hex(4)}"
