@@ -77,6 +77,11 @@ class State:
     epoch: int = 0
     """How often the response was taken for translating: more than once where a translator was lost or stopped."""
 
+    @property
+    def took_ms(self) -> int | None:
+        """From the creation to the end; None before it."""
+        return self.ended - self.created if self.ended else None
+
 
 class Logs:
     """Reads of one deployment. Whether a response's logs are packed is seen here, and nowhere above."""

@@ -2,30 +2,24 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 
 
-async def longest_stall() -> float:
+async def longest_stall(clock: Callable[[], float] = time.thread_time) -> float:
     """Until cancelled: how long the loop worked at worst before anybody else had a turn.
 
-    It is the thread's own time that counts, not what other programs take of the processor meanwhile.
+    By default it is the thread's own time that counts, not what other programs take of the processor meanwhile.
     """
     worst = 0.0
     try:
         while True:
-            began = time.thread_time()
+            began = clock()
             await asyncio.sleep(0.001)
-            worst = max(worst, time.thread_time() - began)
+            worst = max(worst, clock() - began)
     except asyncio.CancelledError:
         return worst
 
 
 async def longest_wait() -> float:
     """The same where threads work too: whoever of this process kept the loop from its turn, a thread in C code as well."""
-    worst = 0.0
-    try:
-        while True:
-            began = time.process_time()
-            await asyncio.sleep(0.001)
-            worst = max(worst, time.process_time() - began)
-    except asyncio.CancelledError:
-        return worst
+    return await longest_stall(time.process_time)

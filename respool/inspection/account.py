@@ -194,7 +194,7 @@ def account(recording: Recording) -> dict[str, Any]:
         "status": state.status,
         "created": state.created,
         "ended": state.ended or None,
-        "took_ms": state.ended - state.created if state.ended else None,
+        "took_ms": state.took_ms,
         "store": state.store,
         "background": state.background,
         "upstream": request["upstream"],

@@ -85,7 +85,7 @@ def summary(one: Recent) -> dict[str, Any]:
         "tenant": state.tenant,
         "created": state.created,
         "ended": state.ended or None,
-        "took_ms": state.ended - state.created if state.ended else None,
+        "took_ms": state.took_ms,
         "rounds": state.round,
         "entries": state.last,
         "frames": state.seq + 1,

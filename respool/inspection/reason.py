@@ -55,7 +55,7 @@ def reason(recording: Recording, now: int | None = None) -> str:
     if not state.done:
         return " ".join(_running(recording, now))
     response = response_of(recording.frames[-1:])
-    took = f" {span(state.ended - state.created)} after it was created" if state.ended else ""
+    took = "" if state.took_ms is None else f" {span(state.took_ms)} after it was created"
     end = _end(recording, response)
     stop = "" if end.endswith(".”") else "."
     sentences = [f"It ended as {state.status}{took}: {end}{stop}"]

@@ -80,7 +80,7 @@ def _head(screen: Screen, recording: Recording) -> None:
         f"  model {model}, upstream {upstream.get('id')} ({upstream.get('api')}),"
         f" tenant {state.tenant or '-'}, {kept}{', in the background' if state.background else ''}"
     )
-    took = f", took {span(state.ended - state.created)}" if state.ended else ""
+    took = "" if state.took_ms is None else f", took {span(state.took_ms)}"
     frames = sum(len(frame.data) for frame in recording.frames)
     entries = sum(len(entry.data) for entry in recording.entries)
     screen.say(
