@@ -113,8 +113,18 @@ class Attempt:
 
     def add(self, entries: list[tuple[str, bytes]]) -> None:
         """Append these, as soon as what is in flight has returned."""
+        if self._take(entries):
+            self._flush()
+
+    def add_soon(self, entries: list[tuple[str, bytes]]) -> None:
+        """Append these in the next turn of the event loop, or with what is added before that."""
+        if self._take(entries):
+            self._loop.call_soon(self._flush)
+
+    def _take(self, entries: list[tuple[str, bytes]]) -> bool:
+        """Whether entries are still wanted; then they wait for the next flush."""
         if self._ended or (self.stopped and self.stopped not in MAY_END):
-            return
+            return False
         if not self._pending:
             self._came_at = self._loop.time()
         self._pending.extend(entries)
@@ -123,7 +133,7 @@ class Attempt:
         if self._pending_bytes > PENDING_BYTES:
             self._room.clear()
         self._settled.clear()
-        self._flush()
+        return True
 
     def end(self, end: RoundEnd, last: Sequence[tuple[str, bytes]] = ()) -> None:
         """Append the last entries, and how the round ended; later calls do nothing.
@@ -210,7 +220,7 @@ class Attempt:
         self._pending_bytes -= self._flying_bytes
         known = seer is not None and seer.foreseen(reply)
         if isinstance(reply, RespoolError):
-            self._refused(reply)
+            self._refused(reply, flown)
             return
         self.heard_at = self._loop.time()
         LAG.observe(self.heard_at - self._flown_at)
@@ -231,7 +241,7 @@ class Attempt:
         if reply.cancelled or reply.done:
             self._stop(Stop.DONE if reply.done else Stop.CANCELLED)
 
-    def _refused(self, error: Exception) -> None:
+    def _refused(self, error: Exception, flown: Sequence[tuple[str, bytes]] = ()) -> None:
         if isinstance(error, Refused):
             reason = _BY_REASON.get(error.reason)
         else:
@@ -239,6 +249,9 @@ class Attempt:
         if reason in TAKES_NO_MORE:
             self._drop_pending()
             self._ended = False  # an end in the refused batch is to be said again, alone
+            if len(flown) > 1 and flown[0][0] == Kind.OPENED:
+                self._take([flown[0]])  # and so is this: no end of such a round is a refusal
+                self._flush()
         # else GAP or CONFLICT: the log is not the one that this attempt wrote
         self._stop(reason or Stop.FENCED)
         self._wake()

@@ -10,6 +10,7 @@ would make its text differ from one event to the next.
 """
 
 import re
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -25,6 +26,9 @@ SHORTEST_KEY: Final = 6
 
 PLACEHOLDER: Final = "\ufffc"
 """Stands for a secret while the rest is cleaned: a bracket would end a URL in the middle."""
+
+UPSTREAMS: Final = 64
+"""Upstreams whose patterns are kept compiled: as many as a gateway has, and as editing them brings in a while."""
 
 PORTS: Final = {"http": 80, "https": 443}
 
@@ -51,6 +55,7 @@ class Redaction:
         )
 
     @classmethod
+    @lru_cache(maxsize=UPSTREAMS)
     def of(cls, upstream: Upstream) -> "Redaction":
         """Its key, its host with the port, and its host alone unless that is one plain word.
 

@@ -203,7 +203,8 @@ class Round:
         self._started_at = self._heard_at = self._loop.time()
         trace = self._trace.headers if self._trace else None
         async with self._client.open(upstream, job.api, job.body, trace) as answer:
-            attempt.add([(Kind.OPENED, OPENED)])
+            self._store.handover.publish_opened(self.rid)
+            attempt.add_soon([(Kind.OPENED, OPENED)])
             blocks, silent = Blocks(), True
             while chunk := await answer.read():
                 self._heard_at = self._loop.time()

@@ -27,6 +27,9 @@ class InputFollower(Protocol):
     def entries_appended(self, entries: Sequence[Entry]) -> None:
         """Entries that are in the log now, with contiguous numbers."""
 
+    def upstream_opened(self) -> None:
+        """The upstream has accepted the round that this process runs; the entry that says so is on its way into the log."""
+
     def ingesting_changed(self) -> None:
         """`ingesting(rid)` is another than before."""
 
@@ -68,6 +71,15 @@ class Handover:
         """Ingest (or api, for a cancel) hands over entries that Redis has acknowledged."""
         for follower in self._inputs.get(rid, ()):
             follower.entries_appended(entries)
+
+    def publish_opened(self, rid: str) -> None:
+        """Ingest tells that the upstream has accepted, as soon as it knows.
+
+        Nothing rests upon it but the HTTP status of a client that waits in this process: whatever happens to the entry,
+        the stream says how the response goes on.
+        """
+        for follower in self._inputs.get(rid, ()):
+            follower.upstream_opened()
 
     def publish_output(
         self, rid: str, first_seq: int, frames: Sequence[bytes], terminal: bool

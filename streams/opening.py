@@ -1,6 +1,6 @@
 """Whether the upstream accepted a response: awaited by api before it answers 200 (through `Hub.opened`).
 
-In: entries handed over by this process's ingest, else the state hash after a ring of the doorbell or a poll. Out:
+In: the word of this process's ingest, else the state hash after a ring of the doorbell or a poll. Out:
 `Opened` or `Refusal`, once.
 """
 
@@ -79,11 +79,12 @@ class Opening:
 
     def entries_appended(self, entries: Sequence[Entry]) -> None:
         """This process's ingest has appended entries (`streams.handover.InputFollower`)."""
-        for entry in entries:
-            if entry.kind == Kind.OPENED:
-                self._resolve(Opened())
-            elif entry.kind == Kind.ROUND_END:
-                self.look()
+        if any(entry.kind == Kind.ROUND_END for entry in entries):
+            self.look()
+
+    def upstream_opened(self) -> None:
+        """This process's upstream has accepted (`streams.handover.InputFollower`): its entry need not be waited for."""
+        self._resolve(Opened())
 
     def ingesting_changed(self) -> None:
         """Hand-over begins or ends (`streams.handover.InputFollower`)."""

@@ -146,6 +146,9 @@ class Following:
             folder.take(entries, 0, None)
             folder.flush()
 
+    def upstream_opened(self) -> None:
+        """Nothing to fold (`streams.handover.InputFollower`)."""
+
     def ingesting_changed(self) -> None:
         """Listen to the bell while the round is run elsewhere; a subscription rings as it stands."""
         if not self._begun or self._stopped:

@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 UNSTAMPED = 0
 """Time of an entry that is not in the log yet. Only the end of a response shows a time, and is not committed with it."""
+FORESEEABLE: Final = frozenset({Kind.FRAME, Kind.OPENED})
+"""What an attempt says in its middle. The end of a round shows when it came."""
 LAG: Final = metrics.histogram("frame_lag_seconds")
 """By the store's clock at both ends, so it is true wherever the entry was appended; that clock counts ms."""
 
@@ -201,7 +203,7 @@ class Translation:
         """Fold frames that are not in the log yet, as its next entries; what they bring, if it is frames alone."""
         fold = self._fold
         ready = fold.idle and self._following.live and not (self._over or self._broken)
-        if not ready or self._foresaw or any(kind != Kind.FRAME for kind, _ in frames):
+        if not ready or self._foresaw or any(kind not in FORESEEABLE for kind, _ in frames):
             return None
         first = self._foresaw = fold.fed + 1
         self.take(

@@ -104,6 +104,9 @@ async def test_entries_are_handed_over_as_the_log_holds_them(runner: Runner, sto
         def entries_appended(self, entries) -> None:
             heard.extend(entries)
 
+        def upstream_opened(self) -> None:
+            heard.append("opened")
+
         def ingesting_changed(self) -> None:
             raise AssertionError
 
@@ -111,7 +114,32 @@ async def test_entries_are_handed_over_as_the_log_holds_them(runner: Runner, sto
     store.handover.subscribe_input(rid, follower)
     await runner.run(rid)
     store.handover.unsubscribe_input(rid, follower)
-    assert heard == (await entries(store, rid))[2:]
+    attempt, *rest = (await entries(store, rid))[2:]
+    assert heard == [attempt, "opened", *rest]
+
+
+async def test_an_answer_that_begins_at_once_is_one_append(runner: Runner, store: Store) -> None:
+    go_on = asyncio.Event()
+    blocks = text_stream("a")
+    runner.server.play(b"".join(blocks[:3]), go_on, *blocks[3:])
+    rid = await made(store)
+    running = asyncio.create_task(runner.round(rid).run())
+    await wait_until(lambda: log_has(store, rid, "frame", 3))
+    opened, *frames = (await entries(store, rid))[3:]
+    assert [opened.kind, *(frame.kind for frame in frames)] == ["opened", *["frame"] * 3]
+    go_on.set()
+    await running
+
+
+async def test_that_the_upstream_has_opened_is_in_the_log_before_its_first_byte(runner, store):
+    go_on = asyncio.Event()
+    runner.server.play(go_on, *text_stream("a"))
+    rid = await made(store)
+    running = asyncio.create_task(runner.round(rid).run())
+    await wait_until(lambda: log_has(store, rid, "opened", 1))
+    assert kinds(await said(store, rid)) == ["attempt", "opened"]
+    go_on.set()
+    await running
 
 
 @pytest.mark.parametrize("split", [1, 3, 64])

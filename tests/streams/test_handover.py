@@ -13,6 +13,9 @@ class Follower:
     def entries_appended(self, entries):
         self.heard.append(entries)
 
+    def upstream_opened(self):
+        self.heard.append("opened")
+
     def ingesting_changed(self):
         self.heard.append("ingesting")
 
@@ -39,6 +42,15 @@ def test_input_and_output_are_apart():
     handover.subscribe_input("a", fold)
     handover.publish_input("a", [ENTRY])
     assert (reader.heard, fold.heard) == ([], [[ENTRY]])
+
+
+def test_that_an_upstream_has_opened_is_told_to_who_follows_the_input():
+    handover, reader, fold = Handover(), Follower(), Follower()
+    handover.subscribe_output("a", reader)
+    handover.subscribe_input("a", fold)
+    handover.publish_opened("a")
+    handover.publish_opened("b")
+    assert (reader.heard, fold.heard) == ([], ["opened"])
 
 
 def test_who_left_hears_nothing_more_even_when_it_leaves_while_it_is_told():

@@ -38,18 +38,29 @@ async def test_a_process_elsewhere_hears_it_by_the_doorbell(rig, elsewhere, item
     assert elsewhere.doorbell.channels == 0
 
 
-@pytest.mark.parametrize(("item", "outcome"), [(OPENED, Opened()), (REFUSED, REFUSAL)])
-async def test_inside_one_process_it_is_handed_over(rig, item, outcome):
+async def test_inside_one_process_the_word_of_its_ingest_is_enough(rig):
     store = rig.store
     store.work.register("rounds", lambda _: True)
     await rig.running()
     opening = start(store, rig.rid)
     await asyncio.sleep(0)
     store.handover.begin_ingesting(rig.rid)
-    result = await rig.append(1, item)
     store.handover.publish_input(rig.rid, [rig.claimed.entry])
-    store.handover.publish_input(rig.rid, result.entries(rig.claimed, [item]))
-    assert await opening == outcome
+    store.handover.publish_opened(rig.rid)  # and nothing is in the log yet
+    assert await opening == Opened()
+    assert store.doorbell.channels == 0
+
+
+async def test_inside_one_process_a_refusal_is_handed_over(rig):
+    store = rig.store
+    store.work.register("rounds", lambda _: True)
+    await rig.running()
+    opening = start(store, rig.rid)
+    await asyncio.sleep(0)
+    store.handover.begin_ingesting(rig.rid)
+    result = await rig.append(1, REFUSED)
+    store.handover.publish_input(rig.rid, result.entries(rig.claimed, [REFUSED]))
+    assert await opening == REFUSAL
     assert store.doorbell.channels == 0
 
 

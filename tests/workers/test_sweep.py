@@ -96,6 +96,9 @@ async def test_a_dead_attempt_is_lost_and_handed_over_as_such(store: Store) -> N
         def entries_appended(self, entries) -> None:
             heard.extend(entries)
 
+        def upstream_opened(self) -> None:
+            pass
+
         def ingesting_changed(self) -> None:
             pass
 

@@ -713,7 +713,9 @@ async def test_a_lease_that_cannot_be_given_back_runs_out(store: Store, caplog) 
 # ---- frames that are folded before they are appended -------------------------------------------------
 
 
-async def attempt_at(role: Translate, store: Store, rid: str, lease_ms: int = 60_000) -> Attempt:
+async def attempt_at(
+    role: Translate, store: Store, rid: str, lease_ms: int = 60_000, *, opened: bool = True
+) -> Attempt:
     """An attempt of this process, without an upstream, at a response that is translated here."""
     store.work.offer("translate", rid)
     await wait_until(lambda: committed(store, rid, 2))
@@ -724,7 +726,8 @@ async def attempt_at(role: Translate, store: Store, rid: str, lease_ms: int = 60
         store, rid, claim, lease_ms=lease_ms, max_in_bytes=1 << 24, on_stop=lambda _: None
     )
     store.handover.publish_input(rid, [claim.entry])
-    mine.add([("opened", b'{"status":200}')])
+    if opened:
+        mine.add([("opened", b'{"status":200}')])
     await mine.settled()
     await wait_until(lambda: role._open[rid]._following.live)
     return mine
@@ -755,6 +758,21 @@ async def test_a_frame_that_is_run_and_translated_here_costs_one_exchange(store:
             await mine.settled()
             assert store.writer.calls == before + 1
         mine.end({"how": "ok"}, frames_of(*blocks[8:]))
+        assert types(await stream(store, rid))[-1] == "completed"
+        assert [frame.data for frame in await lawful(store, rid)] == await recomputed(store, rid)
+
+
+async def test_what_an_upstream_says_with_its_first_breath_is_one_exchange(store: Store) -> None:
+    async with translating(store) as role:
+        rid = await made(store)
+        mine = await attempt_at(role, store, rid, opened=False)
+        before = store.writer.calls
+        mine.add_soon([("opened", b'{"status":200}')])
+        mine.add(frames_of(*text_stream("a")[:4]))
+        await mine.settled()
+        assert await committed(store, rid, 5)
+        assert store.writer.calls == before + 1
+        mine.end({"how": "ok"}, frames_of(*text_stream("a")[4:]))
         assert types(await stream(store, rid))[-1] == "completed"
         assert [frame.data for frame in await lawful(store, rid)] == await recomputed(store, rid)
 
