@@ -15,7 +15,7 @@ from typing import Final
 
 from ingest.attempt import TAKES_NO_MORE, Attempt, Stop
 from ingest.job import Job, job_of
-from ingest.redaction import Redaction
+from ingest.redaction import Redaction, may_tell
 from ingest.refusal import RoundError, failed, misspoken, timed_out
 from ingest.upstream import UpstreamClient
 from streams import metrics
@@ -27,7 +27,7 @@ from streams.store import Store
 from streams.tracing import Span, Trace, tracing
 from translator.protocol.entries import Kind, RoundEnd
 from translator.protocol.errors import LimitPassed, StoreError
-from translator.protocol.sse import MAX_BLOCK_BYTES, Blocks, is_end
+from translator.protocol.sse import MAX_BLOCK_BYTES, Blocks, is_end, may_end
 from translator.protocol.upstream import Upstream
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ the keep-alives of an hour many times over. More is an upstream that only costs 
 
 TOO_MANY: Final = "The upstream sent more events than one response may hold."
 
+FRAME: Final = str(Kind.FRAME)
 OPENED: Final = b'{"status":200}'
 
 ENDED: Final[RoundEnd] = {"how": "ok"}
@@ -233,13 +234,11 @@ class Round:
 
         Raises LimitPassed.
         """
-        entries: list[tuple[str, bytes]] = []
-        for block in blocks:
-            entries.append((Kind.FRAME, self._redaction.block(block)))
-            self._ignored -= 2 * len(block)
-            if is_end(block):
-                self._end = ENDED  # whatever comes now, this is how it ended
-                break
+        # One look at all of them: what stands in none stands in no block.
+        whole = b"\n\n".join(blocks)
+        special = may_tell(whole) or may_end(whole)
+        entries = self._looked_at(blocks) if special else [(FRAME, one) for one in blocks]
+        self._ignored -= 2 * len(whole)
         self._frames += len(entries)
         self._entries += len(entries)
         if self._entries > self._limits.max_entries:
@@ -249,6 +248,16 @@ class Round:
         elif entries:
             attempt.add(entries)
         return self._end is ENDED
+
+    def _looked_at(self, blocks: list[bytes]) -> list[tuple[str, bytes]]:
+        """The entries of blocks one of which may tell of an error, or be the last."""
+        entries: list[tuple[str, bytes]] = []
+        for block in blocks:
+            entries.append((FRAME, self._redaction.block(block)))
+            if is_end(block):
+                self._end = ENDED  # whatever comes now, this is how it ended
+                break
+        return entries
 
     # ---- what ends a round from outside, all of it in callbacks -----------------------------------
 

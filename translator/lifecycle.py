@@ -134,7 +134,7 @@ class TextLifecycle(Lifecycle):
         if self.item.ended is Ended.DONE:
             self._done("completed")
 
-    def growing(self, text: Text) -> Callable[[], None] | None:
+    def growing(self, text: Text) -> Callable[[bytes | None], None] | None:
         """What shows the next piece of a text of this item, if nothing else would come of it."""
         for part, cursor in zip(self.item.parts, self._cursors, strict=True):
             if part is text and not part.logprobs:
@@ -284,9 +284,9 @@ class HostedLifecycle(Lifecycle):
         return item
 
 
-def _show_last(part: Part, cursor: PartCursor, out: Output) -> None:
+def _show_last(part: Part, cursor: PartCursor, out: Output, written: bytes | None) -> None:
     cursor.sent += 1
-    out.write_delta(cursor.delta, part.pieces[-1])
+    out.write_delta(cursor.delta, part.pieces[-1], written)
 
 
 _TEXT_EVENTS: Final = {

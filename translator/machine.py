@@ -1,7 +1,8 @@
 """One response as a fold: entries of its input log in, public frames and commands out.
 
-The only entry for workers (`feed`), and step 3 of the data's way. Everything public is a function of the entries:
-whoever feeds them again gets the same bytes (design invariant 2). What the client sees of a response's life:
+The only entry for workers (`feed_on`; `feed` takes one entry of it), and step 3 of the data's way. Everything public is a
+function of the entries: whoever feeds them again gets the same bytes (design invariant 2). What the client sees of a
+response's life:
 
     queued (background only) ─► in_progress ─► completed | failed | incomplete | cancelled
 
@@ -183,26 +184,45 @@ class Machine:
 
     def feed(self, entry: Entry) -> Step:
         """Fold the next entry."""
+        return self.feed_on((entry,), 0, 1)[0]
+
+    def feed_on(self, entries: Sequence[Entry], start: int, stop: int) -> tuple[Step, int]:
+        """Fold the entry at `start`; where it goes on with a run, also those before `stop` that do. How many it were.
+
+        They bring what they would bring one by one (tests/translator/test_text_run.py).
+        """
         if self.response is not None:
-            return Step([])
-        self._now = entry.t
-        self._log_bytes += len(entry.data)
-        try:
-            if self._run is None or entry.kind != FRAME or not self._run.take(entry.data):
-                self._leave_run()
-                self._feed(entry)
-        except ProtocolFault as fault:
-            self._fail("server_error", fault.message)
+            return Step([]), 1
+        run = self._run
+        count = 0 if run is None else run.take(entries, start, stop, self._out)
+        if run is None or not count:
+            self._take_one(entries[start])
+            count = 1
+        else:
+            for index in range(start, start + count):
+                self._log_bytes += len(entries[index].data)
+            self._now = entries[start + count - 1].t
+            if run.fault is not None:
+                self._fail("server_error", run.fault.message)
         if self._out.full and self.response is None:
             self._fail("server_error", f"The response is larger than {self._out.limit} bytes.")
         if self.response is not None:
             self._commands.clear()  # what has ended asks for nothing
         if not (self._commands or self._notes):
-            return Step(self._out.take())
+            return Step(self._out.take()), count
         commands, self._commands = self._commands, []
         notes = self._notes.copy()
         self._notes.clear()
-        return Step(self._out.take(), commands, notes)
+        return Step(self._out.take(), commands, notes), count
+
+    def _take_one(self, entry: Entry) -> None:
+        self._now = entry.t
+        self._log_bytes += len(entry.data)
+        self._leave_run()
+        try:
+            self._feed(entry)
+        except ProtocolFault as fault:
+            self._fail("server_error", fault.message)
 
     def _feed(self, entry: Entry) -> None:
         if entry.kind == FRAME:

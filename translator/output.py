@@ -32,9 +32,16 @@ class Output:
         """Write one frame."""
         self._keep(frame(event, {"type": event, "sequence_number": self.sequence, **fields}))
 
-    def write_delta(self, template: DeltaTemplate, delta: str) -> None:
-        """Write one delta, the frame that streams are made of."""
-        self._keep(template.frame(self.sequence, delta))
+    def write_delta(
+        self, template: DeltaTemplate, delta: str, written: bytes | None = None
+    ) -> None:
+        """Write one delta, the frame that streams are made of; `written` is its text as JSON, where that is at hand."""
+        made = template.frame(self.sequence, delta, written)
+        self._frames.append(
+            made
+        )  # `_keep`, in place: this is done for every token of every response
+        self.sequence += 1
+        self.bytes += len(made)
 
     def take(self) -> list[bytes]:
         """The frames since the last call."""

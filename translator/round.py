@@ -138,9 +138,9 @@ class Round:
         text, lifecycle = self._accumulator.growing(item), self._lifecycles.get(item.slot)
         if text is None or lifecycle is None:
             return None
-        show: Callable[[], None] | None = lifecycle.advance
-        if isinstance(lifecycle, TextLifecycle):
-            show = lifecycle.growing(text)
+        if not isinstance(lifecycle, TextLifecycle):
+            return Growing(text, lambda _: lifecycle.advance())
+        show = lifecycle.growing(text)
         return None if show is None else Growing(text, show)
 
     def end(self, status: str) -> None:

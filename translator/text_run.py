@@ -9,12 +9,17 @@ the machine.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import orjson
 
 from translator.items import Text
+from translator.output import Output
+from translator.protocol.entries import Entry, Kind
+from translator.protocol.errors import ProtocolFault
+
+FRAME: Final = str(Kind.FRAME)  # compared for every entry: a plain string is, at once
 
 KEYS: Final = ("delta", "content", "reasoning_content", "reasoning")
 """Fields that hold the text of a delta, in either dialect. Arguments in the Chat dialect are none: what they mean depends
@@ -25,6 +30,10 @@ NUMBER: Final = re.compile(rb'"sequence_number": ?(\d+)')
 
 MAX_MISSES: Final = 8
 """Runs in a row that came to nothing; an upstream whose blocks always differ elsewhere is not compared any more."""
+
+
+AT_ONCE_BYTES: Final = 64 * 1024
+"""Frames of blocks that are folded at once, beyond which no further one is: what is made goes into bounded commits."""
 
 
 class Form:
@@ -64,11 +73,11 @@ class Form:
             return cls(block[:first], block[last:begin], block[end:], number_first=True)
         return cls(block[:begin], block[end:first], block[last:], number_first=False)
 
-    def text(self, block: bytes) -> str | None:
-        """The text of a block of this form; None of any other."""
+    def said(self, block: bytes) -> bytes:
+        """What stands in the place of the text in a block of this form, as JSON; nothing of any other."""
         head, middle, tail = self._head, self._middle, self._tail
         if len(block) < self._least or not (block.startswith(head) and block.endswith(tail)):
-            return None
+            return b""
         said = block[len(head) : len(block) - len(tail)]
         if middle:
             if self._number_first:
@@ -76,37 +85,62 @@ class Form:
             else:
                 said, _, number = said.rpartition(middle)
             if not number.isdigit() or number.startswith(b"0"):
-                return None
-        return _string(said)
+                return b""
+        return said
 
 
 class Growing(NamedTuple):
-    """A text of the accumulator, and what shows the client the piece that was added last."""
+    """A text of the accumulator, and what shows the client the piece that was added last.
+
+    That is given the piece as JSON where it stands already as it would be written, else nothing.
+    """
 
     text: Text
-    show: Callable[[], None]
+    show: Callable[[bytes | None], None]
 
 
 class Run:
     """One text that grows, and the form of the blocks that it grows by."""
 
-    __slots__ = ("_form", "_growing", "taken")
+    __slots__ = ("_form", "_growing", "fault", "taken")
 
     def __init__(self, form: Form, growing: Growing) -> None:
         self._form = form
         self._growing = growing
         self.taken = False  # whether any block has followed the first
+        self.fault: ProtocolFault | None = None  # what showing the last of them came to
 
-    def take(self, block: bytes) -> bool:
-        """Fold a block that goes on with the run; False, with nothing done, for any other. Raises ProtocolFault."""
-        piece = self._form.text(block)
-        if piece is None:
-            return False
-        self.taken = True
-        text, show = self._growing
-        if text.append(piece):
-            show()
-        return True
+    def take(self, entries: Sequence[Entry], start: int, stop: int, out: Output) -> int:
+        """Fold those entries, from `start` up to `stop`, that go on with the run; how many they are.
+
+        It ends behind one that brought a fault, that fills the output, or with which it is enough for one time.
+        """
+        enough = min(out.limit, out.bytes + AT_ONCE_BYTES)
+        of_form, (text, show) = self._form.said, self._growing
+        for index in range(start, stop):
+            entry = entries[index]
+            said = of_form(entry.data) if entry.kind == FRAME else b""
+            try:
+                piece: Any = orjson.loads(said)
+            except (
+                orjson.JSONDecodeError
+            ):  # lone surrogates too: the machine's own way puts them together
+                piece = None
+            if not isinstance(piece, str):
+                stop = index
+                break
+            # ASCII without escapes is written as it was read, unless it waited for the other half of a pair.
+            as_said = said.isascii() and b"\\" not in said and not text.half
+            try:
+                if text.append(piece):
+                    show(said if as_said else None)
+            except ProtocolFault as fault:
+                self.fault = fault
+            if out.bytes > enough or self.fault is not None:
+                stop = index + 1
+                break
+        self.taken = self.taken or stop > start
+        return stop - start
 
 
 def _string_end(block: bytes, begin: int) -> int:

@@ -64,6 +64,16 @@ def test_an_endless_block_passes_the_bound() -> None:
         cut(b"data: " + b"x" * 100, b"y" * 100, limit=150)
 
 
+def test_blocks_before_one_that_is_too_large_are_given_out_first() -> None:
+    blocks = Blocks(20)
+    assert blocks.feed(b"data: a\n\ndata: b\n\ndata: %b\n\ndata: c\n\n" % (b"x" * 30)) == [
+        b"data: a",
+        b"data: b",
+    ]
+    with pytest.raises(LimitPassed):
+        blocks.feed(b"data: d\n\n")
+
+
 def test_several_data_lines_join_with_lf_and_one_blank_is_stripped() -> None:
     assert fields(b"data:  a\ndata:b\nevent: t\nid: 7\nfoo") == ("t", b" a\nb")
     assert fields(b"data: x") == (None, b"x")

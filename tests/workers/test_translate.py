@@ -1,6 +1,7 @@
 import asyncio
 import gc
 import weakref
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -872,13 +873,13 @@ async def test_an_answer_in_one_piece_shows_the_time_at_which_it_was_appended(st
 async def test_a_frame_that_breaks_the_fold_before_it_is_appended_ends_the_response(
     store: Store, monkeypatch
 ) -> None:
-    def broken(_: Machine, entry: Entry) -> Step:
-        raise RuntimeError(f"entry {entry.n}")
+    def broken(_: Machine, entries: Sequence[Entry], start: int, __: int) -> Step:
+        raise RuntimeError(f"entry {entries[start].n}")
 
     async with translating(store) as role:
         rid = await made(store)
         mine = await attempt_at(role, store, rid)
-        monkeypatch.setattr(Machine, "feed", broken)
+        monkeypatch.setattr(Machine, "feed_on", broken)
         mine.add(frames_of(*text_stream("a")[:4]))
         frames = await stream(store, rid)
     assert types(frames) == ["created", "in_progress", "failed"]

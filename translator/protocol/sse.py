@@ -56,9 +56,11 @@ class Blocks:
         if not self._started and not self._start():
             return []
         blocks = [] if self._whole else self._cut()
-        fitting = list(takewhile(self._fits, blocks))
+        fitting = blocks
+        if blocks and max(map(len, blocks)) > self._max:
+            fitting = list(takewhile(lambda block: len(block) <= self._max, blocks))
         self._over = len(fitting) < len(blocks) or len(self._held) > self._max
-        events = [block for block in fitting if has_data(block)]
+        events = [block for block in fitting if b"\ndata: {" in block or has_data(block)]
         if not events:
             self._refuse_over()
         return events
@@ -69,9 +71,6 @@ class Blocks:
         rest = bytes(self._held).strip(None if self._whole else b"\n")
         self._held.clear()
         return [rest] if rest and (self._whole or has_data(rest)) and _is_whole(rest) else []
-
-    def _fits(self, block: bytes) -> bool:
-        return len(block) <= self._max
 
     def _refuse_over(self) -> None:
         if self._over:
@@ -114,7 +113,7 @@ class Blocks:
 
 def has_data(block: bytes) -> bool:
     """Whether a block is an event: it has a data field, and that says something."""
-    if b"\ndata: {" in block or block.startswith(b"data: {"):  # as nearly all have it
+    if block.startswith(b"data: {") or b"\ndata: {" in block:  # as nearly all have it
         return True
     return (block.startswith(b"data:") or b"\ndata:" in block) and bool(fields(block)[1].strip())
 
@@ -149,12 +148,17 @@ def _fields(block: bytes) -> tuple[str | None, bytes]:
     return event, b"\n".join(data)
 
 
+def may_end(blocks: bytes) -> bool:
+    """Whether one of these blocks may be the last: a cheap look, which `is_end` makes sure of."""
+    return b"[DONE]" in blocks or END_HINT.search(blocks) is not None
+
+
 def is_end(block: bytes) -> bool:
     """Whether an upstream has nothing more to say after this block: `[DONE]`, or a terminal Responses event."""
+    if not may_end(block):
+        return False
     if b"[DONE]" in block and fields(block)[1].strip() == b"[DONE]":
         return True
-    if not END_HINT.search(block):
-        return False
     event, data = fields(block)
     try:
         body = loads(data)
@@ -181,13 +185,13 @@ class DeltaTemplate:
         self._middle = b',%b,"delta":' % dumps(before)[1:-1]
         self._tail = (b",%b}\n\n" % dumps(after)[1:-1]) if after else b"}\n\n"
 
-    def frame(self, sequence_number: int, delta: str) -> bytes:
-        """The frame of one delta."""
+    def frame(self, sequence_number: int, delta: str, written: bytes | None = None) -> bytes:
+        """The frame of one delta; `written` is what `dumps` makes of it, where that is known."""
         return b"%b%d%b%b%b" % (
             self._head,
             sequence_number,
             self._middle,
-            dumps(delta),
+            dumps(delta) if written is None else written,
             self._tail,
         )
 
