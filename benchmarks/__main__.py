@@ -1,8 +1,8 @@
 """`make bench`: the same loads on the scripted upstream alone, through `respool serve`, and through a peer.
 
-Prints one table. Everything runs on this machine and on loopback, so figures differ
+Prints one table, and below it what was to be reached. Everything runs on this machine and on loopback, so figures differ
 from one to another: compare the lines with each other. Ends with status 1 if a frame was lost, repeated or out of order
-at the upstream or at Respool. docs/performance.md says what each column means.
+at the upstream or at Respool, and 0 where targets are missed. docs/performance.md says what each column means.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from benchmarks.rows import BY_NAME
 from benchmarks.session import RUNS, session
 from benchmarks.subjects import OURS, PEERS, SUBJECTS
 from benchmarks.table import table
+from benchmarks.targets import judged
 
 MEMORY = "memory"
 """A row that is no load: it has lines among the targets only."""
@@ -46,6 +47,7 @@ async def main(given: argparse.Namespace) -> int:
     print(table(results))
     for name in given.peers:
         print(f"\n{name} {litellm.version()}")
+    print(f"\n{judged(results)}")
     for note in results.notes():
         print(f"note: {note}")
     for fault in results.faults():
