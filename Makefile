@@ -103,6 +103,10 @@ bench: $(READY) ## load through `respool serve`, side by side (PEERS=litellm ROW
 	$(BIN)/python -m benchmarks $(if $(PEERS),--peers $(PEERS)) $(if $(ROWS),--rows $(ROWS)) \
 	  $(if $(SUBJECTS),--subjects $(SUBJECTS)) $(if $(RUNS),--runs $(RUNS)) $(ARGS)
 
+.PHONY: bench-check
+bench-check: $(READY) ## a short run, held against the stored ratios (ARGS=--update stores what it measures)
+	$(BIN)/python -m benchmarks.check $(ARGS)
+
 .PHONY: bench-replay
 bench-replay: $(READY) ## a long response folded again, and read by one client
 	$(BIN)/python -m benchmarks.replay
