@@ -16,6 +16,7 @@ TESTS := $(BIN)/python -m pytest -q
 # pytest's status where ARGS choose none of the tests.
 NONE_CHOSEN := [ $$? -eq 5 ]
 TRIALS ?= 200
+MINUTES ?= 10
 
 .PHONY: help
 help: ## show this list
@@ -106,6 +107,10 @@ bench: $(READY) ## load through `respool serve`, side by side (PEERS=litellm ROW
 .PHONY: bench-check
 bench-check: $(READY) ## a short run, held against the stored ratios (ARGS=--update stores what it measures)
 	$(BIN)/python -m benchmarks.check $(ARGS)
+
+.PHONY: soak
+soak: $(READY) ## streams for MINUTES=10 while the memory is watched
+	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
 
 .PHONY: bench-replay
 bench-replay: $(READY) ## a long response folded again, and read by one client
