@@ -31,10 +31,10 @@ class Margin(Enum):
 
     COUNT = 1.10
     """Commands and bytes depend on how frames gather, a little."""
-    PROCESSOR = 1.30
-    """Processor time of the same work differs with what shares the caches."""
-    TIME = 1.60
-    """Times and rates of separate processes on shared cores."""
+    PROCESSOR = 1.40
+    """Processor time of the same work differs with what shares the caches: two runs of one version by a quarter."""
+    TIME = 1.80
+    """Times and rates of separate processes on shared cores: two runs of one version by 40 %."""
 
 
 Value = Callable[[Results, float], float]
