@@ -42,6 +42,7 @@ ROWS = (
     Row("first-50", Load(50, 2, PACED_MS, times=2), "first_p50"),
     Row("blocking", Load(1, 100, 0, way=Way.BLOCKING, times=25), "first_p50"),
     Row("short", Load(1, 100, 0, times=100), "cpu"),
+    Row("medium", Load(1, 2000, 0, times=10), "cpu"),
     Row("long", Load(1, 20_000, 0), "cpu"),
 )
 BY_NAME = {row.name: row for row in ROWS}

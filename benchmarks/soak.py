@@ -89,7 +89,7 @@ async def main(minutes: float) -> int:
             for one in done:
                 one.result()
             soak.look(subject.memory_mb())
-            if soak.memory[-1][0] >= said + 1 or not clients:
+            if said + 1 <= soak.memory[-1][0] < minutes or not clients:
                 said += 1
                 print(soak.line(), flush=True)
         grown = slope(soak.memory)
