@@ -33,6 +33,8 @@ class Figures:
     disordered: int = 0
     errors: list[str] = field(default_factory=list)
     wall_s: float = 0.0
+    unread: list[bytes] = field(default_factory=list)
+    """Whole bodies, set by clients that read faster than they could look into what they read, cleared by `run`."""
 
     @property
     def rate(self) -> float:

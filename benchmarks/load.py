@@ -94,6 +94,7 @@ async def run(
                 began = time.monotonic()
                 await _once(bases, load, figures, rid, marked)
                 figures.wall_s += time.monotonic() - began
+                _look_into(figures)
     except TimeoutError:
         figures.errors.append("given up: it took too long")
         figures.lost = load.streams * load.frames * load.times - figures.frames
@@ -150,11 +151,18 @@ async def _resume(rid: str, base: str, load: Load, figures: Figures) -> None:
     if _refused(answer, figures):
         return
     figures.first_bytes.append(answer.first_s * 1000)
-    numbers = [int(number) for number in NUMBER.findall(answer.body)]
-    # What stands around the deltas is not counted; that nothing is missing among them all is seen.
-    if numbers != list(range(1, len(numbers) + 1)):
-        figures.disordered += 1
-    figures.count([int(stamp) for stamp in STAMP.findall(answer.body)])
+    figures.unread.append(answer.body)
+
+
+def _look_into(figures: Figures) -> None:
+    """What was resumed, when the time is taken: this takes as long as the reading."""
+    for body in figures.unread:
+        numbers = [int(number) for number in NUMBER.findall(body)]
+        # What stands around the deltas is not counted; that nothing is missing among them all is seen.
+        if numbers != list(range(1, len(numbers) + 1)):
+            figures.disordered += 1
+        figures.count([int(stamp) for stamp in STAMP.findall(body)])
+    figures.unread.clear()
 
 
 def _refused(answer: Whole, figures: Figures) -> bool:

@@ -37,7 +37,7 @@ ROWS = (
     Row("custom", paced(50, "custom"), "age_p50"),
     Row("follow-1", paced(1, way=Way.FOLLOW), "age_p50"),
     Row("follow-100", paced(100, way=Way.FOLLOW), "age_p50"),
-    Row("resume", Load(1, 10_000, 0, way=Way.RESUME, times=5), "rate"),
+    Row("resume", Load(1, 10_000, 0, way=Way.RESUME, times=15), "rate"),
     Row("first-1", Load(1, 2, PACED_MS, times=25), "first_p50"),
     Row("first-50", Load(50, 2, PACED_MS, times=2), "first_p50"),
     Row("blocking", Load(1, 100, 0, way=Way.BLOCKING, times=25), "first_p50"),
