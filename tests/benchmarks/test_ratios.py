@@ -31,14 +31,15 @@ def test_what_is_not_there_is_said_and_is_no_fault():
 def test_ratios_are_of_the_floor_or_of_a_step_and_counts_are_plain():
     found = measured(
         results(
-            paced_50__upstream=[run([0.5])],
-            paced_50__one=[run([2.0], cpu_us=60.0)],
+            paced_1__upstream=[run([0.5])],
+            paced_1__one=[run([2.0])],
+            paced_50__one=[run(cpu_us=60.0)],
             burst__upstream=[run(frames=100)],
             burst__one=[run(frames=25)],
         ),
         step=2.0,
     )
-    assert found["paced_added_p50_to_floor"] == 4.0
+    assert found["single_added_p50_to_floor"] == 4.0
     assert found["paced_processor_to_step"] == pytest.approx(30.0)
     assert found["paced_commands"] == 2.0
     assert found["burst_rate_to_floor"] == 0.25
