@@ -12,7 +12,7 @@ from benchmarks import litellm
 from benchmarks.process import carried_out
 from benchmarks.rows import BY_NAME
 from benchmarks.session import RUNS, session
-from benchmarks.subjects import OURS, PEERS, SUBJECTS
+from benchmarks.subjects import FLOOR, OURS, PEERS, SUBJECTS
 from benchmarks.table import table
 from benchmarks.targets import judged
 
@@ -24,7 +24,8 @@ def asked(words: list[str] | None = None) -> argparse.Namespace:
     """What to measure. Ends the process with status 2 where a word is none of ours."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     own = [name for name in SUBJECTS if name not in PEERS]
-    parser.add_argument("--subjects", nargs="*", choices=own, default=own, help="all of them")
+    plain = [FLOOR, *OURS]
+    parser.add_argument("--subjects", nargs="*", choices=own, default=plain, help="the first three")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=[], help="installed on demand")
     parser.add_argument(
         "--rows",

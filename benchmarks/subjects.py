@@ -7,7 +7,7 @@ the one that `respool serve` would start (append-only file, fsync every second).
 import json
 import math
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +21,7 @@ from benchmarks.load import Load, Way, made, run
 from benchmarks.rows import ROWS, Row
 from benchmarks.spending import Meter, Spending, memory_mb, processor_s
 from benchmarks.upstream import Running
+from benchmarks.without import TECHNIQUES
 from respool.replica import Replica
 from streams import embedded
 
@@ -32,6 +33,8 @@ NO_SEAL_S = 3600
 PUBLIC_CALL = b"event: response.custom_tool_call_input.delta\n"
 WARM = tuple(Load(5, 20, 5, api) for api in ("responses", "chat", "custom"))
 """Imports, connections, scripts."""
+HERE = {"PYTHONPATH": str(Path(__file__).parents[1])}
+"""Where this package is found from another folder: it is part of no wheel."""
 SPLIT = ((("api",), 2), (("ingest",), 1), (("translate",), 2))
 
 
@@ -108,6 +111,7 @@ async def gateway(
     *,
     split: bool = False,
     settings: Mapping[str, str] | None = None,
+    module: Sequence[str] = ("respool",),
 ) -> AsyncIterator[Subject]:
     """`respool serve` in one process, or with its roles split over several on one store."""
     given = {
@@ -125,7 +129,7 @@ async def gateway(
         stack.push_async_callback(client.aclose)
         meter = Meter(client)
         await meter.steady()
-        served = [Replica(folder, given, roles=role) for role in roles]
+        served = [Replica(folder, given, roles=role, module=module) for role in roles]
         for one in served:
             await stack.enter_async_context(one)
         bases = [
@@ -158,6 +162,12 @@ SUBJECTS: dict[str, Start] = {
     "one": partial(gateway, "one"),
     "split": partial(gateway, "split", split=True),
     "litellm": peer,
+    **{
+        f"without-{name}": partial(
+            gateway, f"without-{name}", settings=HERE, module=("benchmarks.without", name)
+        )
+        for name in TECHNIQUES
+    },
 }
 
 

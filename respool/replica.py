@@ -56,12 +56,15 @@ class Replica:
         *,
         roles: Sequence[str] = (),
         port: int | None = None,
+        module: Sequence[str] = ("respool",),
     ) -> None:
+        """`module` is what Python is told to run, with its first words: something that becomes the `respool` command."""
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._folder = folder
         self._settings = {**settings, "RESPOOL_PORT": str(self.port)}
         self._roles = roles
+        self._module = module
         self._log = folder / f"respool-{self.port}.log"
         self._process: Process | None = None  # set by `start`
 
@@ -85,7 +88,7 @@ class Replica:
         roles = [word for role in self._roles for word in ("--role", role)]
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "respool", "serve", *roles),
+                *(sys.executable, "-m", *self._module, "serve", *roles),
                 env={**inherited, **self._settings},
                 cwd=self._folder,
                 stdin=DEVNULL,
