@@ -92,5 +92,6 @@ elseif ended then
 else
   redis.call('HSET', KEYS[1], 'fr', last, 'in', n, 'in_bytes', bytes, 'opened', opened, 'ilease', now + ARGV[3])
 end
-redis.call('PUBLISH', ARGV[5], n)
+-- Who waits for entries is the holder of the translate lease, and has them; or waits for the upstream's yes.
+if not outcome or opened ~= s[10] then redis.call('PUBLISH', ARGV[5], n) end
 return {n - count + 1, now, tonumber(s[6]), 0, 0, outcome and 1 or 0}

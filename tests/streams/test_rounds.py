@@ -5,6 +5,7 @@ import pytest
 from streams.scripts.refused import Reason
 from streams.scripts.rounds import Outcome
 from tests.streams.rig import refused, refused_unchanged
+from tests.wait import wait_until
 from translator.protocol.entries import Entry, Kind
 
 OPENED = ("opened", b'{"status":200}')
@@ -328,6 +329,21 @@ async def test_an_append_commits_what_it_leads_to(rig):
     assert (state.last, state.out_bytes) == (6, before.out_bytes + 1)
     assert state.lease > before.lease + 400_000
     await rig.commit(6, 6, 3, b"B")
+
+
+async def test_entries_that_are_committed_with_their_frames_ring_the_bell_of_outputs_alone(
+    rig, elsewhere
+):
+    await begun(rig)
+    rung: list[str] = []
+    bells = {"in": rig.keys.bell_in(rig.rid), "out": rig.keys.bell_out(rig.rid)}
+    for name, bell in bells.items():
+        elsewhere.doorbell.subscribe(bell, lambda name=name: rung.append(name))
+    await wait_until(lambda: len(rung) == 2)  # once each, as it stands
+    await rig.append(2, *frames(b"a"), outcome=outcome(rig, b"A"))
+    await wait_until(lambda: rung[2:] == ["out"])
+    await rig.append(3, *frames(b"b"))
+    await wait_until(lambda: rung[2:] == ["out", "in"])
 
 
 async def test_a_repeated_append_with_its_outcome_changes_nothing_and_tells_the_same(rig):
