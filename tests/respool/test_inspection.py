@@ -283,8 +283,8 @@ async def test_a_stored_response_replays_identically(gateway, settings, printed)
 def test_an_altered_translator_is_found_at_its_first_difference(command, monkeypatch):
     whole = DeltaTemplate.frame
 
-    def shouting(self, sequence_number, delta):
-        told = whole(self, sequence_number, delta)
+    def shouting(self, *said):
+        told = whole(self, *said)
         return told.replace(b"blue", b"BLUE")
 
     monkeypatch.setattr(DeltaTemplate, "frame", shouting)
