@@ -55,8 +55,8 @@ LAST_S = 10.0
 kernel ends the process."""
 YOUNG_OBJECTS = 10_000
 """Objects that the cyclic collector lets pass before it looks. What frames and ended responses leave
-behind is freed by counting; looking every 700 objects, the default, costs a sixth of the CPU, and one
-look at so many holds up all streams for some ms."""
+behind is freed by counting; with 700 objects, the default, it looks in vain, and each look at all that
+there is holds up all streams for some ms (docs/performance.md)."""
 NO_UPSTREAM = "no upstream: set RESPOOL_UPSTREAM_URL, or write [[upstreams]] into respool.toml"
 
 
