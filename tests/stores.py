@@ -18,3 +18,18 @@ def url_of(kind: str, request: Any) -> str:
         return os.environ[GIVEN]
     found: str = request.getfixturevalue("valkey_url")
     return found
+
+
+ON_EVERY_STORE = {
+    "api": ["create", "stream", "retrieve", "cancel", "delete", "unstored", "replicas"],
+    "ingest": ["run"],
+    "workers": ["translate", "sweep"],
+}
+"""Of folders some of whose modules run on every kind of store: those. The others leave fakeredis out: what they ask of a
+store, `tests/streams` asks of each kind."""
+
+
+def tells_nothing_new(folder: str, module: str, kind: str | None) -> bool:
+    """Whether a test on this kind of store is one of those that are left out."""
+    chosen = ON_EVERY_STORE.get(folder)
+    return kind == "fakeredis" and chosen is not None and module.removeprefix("test_") not in chosen
