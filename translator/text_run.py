@@ -86,7 +86,8 @@ class Form:
                 said, _, number = said.rpartition(middle)
             if not number.isdigit() or number.startswith(b"0"):
                 return b""
-        return said
+        # With blanks around it, it would not be written as it was read; a line end would cut the block.
+        return said if said[:1] == b'"' == said[-1:] else b""
 
 
 class Growing(NamedTuple):
@@ -122,14 +123,13 @@ class Run:
             said = of_form(entry.data) if entry.kind == FRAME else b""
             try:
                 piece: Any = orjson.loads(said)
-            except (
-                orjson.JSONDecodeError
-            ):  # lone surrogates too: the machine's own way puts them together
+            except orjson.JSONDecodeError:
                 piece = None
+            # Lone surrogates are no JSON here: the machine's own way puts them together.
             if not isinstance(piece, str):
                 stop = index
                 break
-            # ASCII without escapes is written as it was read, unless it waited for the other half of a pair.
+            # ASCII without escapes is written as it was read, unless half a pair waits for it.
             as_said = said.isascii() and b"\\" not in said and not text.half
             try:
                 if text.append(piece):

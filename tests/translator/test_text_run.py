@@ -202,6 +202,28 @@ def fed(machine: Machine, blocks: list[bytes]) -> Told:
     return Told(frames, machine, [], [])
 
 
+@given(
+    said=st.lists(
+        st.tuples(st.sampled_from(["", " ", "\t", "\n"]), TEXTS, st.sampled_from(["", " "])),
+        max_size=6,
+    )
+)
+def test_blanks_of_an_upstream_are_not_shown(said: list[tuple[str, str, str]]) -> None:
+    """`play` holds it against the machine that reads every block whole."""
+    blocks = [raw("first")]
+    for before, piece, behind in said:
+        text_of_it = json.dumps(piece)
+        whole = raw("first").replace(b'"first"', f"{before}{text_of_it}{behind}".encode())
+        blocks.append(whole if b"\n\n" not in whole else raw(piece))
+    play(*blocks)
+
+
+def test_a_piece_with_a_blank_behind_it_is_written_without() -> None:
+    told = play(raw("a"), raw("b").replace(b'"b"', b'"b" '), raw("c").replace(b'"c"', b' "c"'))
+    assert told.deltas("output_text") == ["a", "b", "c"]
+    assert not any(b'"delta":"b" ' in frame or b'"delta": ' in frame for frame in told.frames)
+
+
 def test_most_of_a_stream_is_read_as_a_run() -> None:
     machine = Machine(RID)
     told = fed(machine, [raw(f"word {number}", number) for number in range(1, 100)])
