@@ -25,7 +25,7 @@ from streams.scripts.refused import Refused
 from streams.scripts.rounds import Claim, claim_round
 from streams.store import Store
 from streams.tracing import Span, Trace, tracing
-from translator.protocol.entries import Kind, RoundEnd
+from translator.protocol.entries import FRAME, Kind, RoundEnd
 from translator.protocol.errors import LimitPassed, StoreError
 from translator.protocol.sse import MAX_BLOCK_BYTES, Blocks, is_end, may_end
 from translator.protocol.upstream import Upstream
@@ -48,7 +48,6 @@ the keep-alives of an hour many times over. More is an upstream that only costs 
 
 TOO_MANY: Final = "The upstream sent more events than one response may hold."
 
-FRAME: Final = str(Kind.FRAME)
 OPENED: Final = b'{"status":200}'
 
 ENDED: Final[RoundEnd] = {"how": "ok"}
@@ -238,7 +237,7 @@ class Round:
         whole = b"\n\n".join(blocks)
         special = may_tell(whole) or may_end(whole)
         entries = self._looked_at(blocks) if special else [(FRAME, one) for one in blocks]
-        self._ignored -= 2 * len(whole)
+        self._ignored -= 2 * sum(map(len, blocks))
         self._frames += len(entries)
         self._entries += len(entries)
         if self._entries > self._limits.max_entries:

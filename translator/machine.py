@@ -37,7 +37,7 @@ from translator.outbound import upstream_body
 from translator.output import Output
 from translator.preparation import Preparation, preparation_of
 from translator.protocol.cleaned import cleaned
-from translator.protocol.entries import Entry, Kind, RequestEntry, RoundEnd
+from translator.protocol.entries import FRAME, Entry, Kind, RequestEntry, RoundEnd
 from translator.protocol.errors import ProtocolFault, StoreError
 from translator.protocol.json import dumps
 from translator.protocol.response import add_usage, template, usage
@@ -51,7 +51,6 @@ from translator.toolmap import ToolMap
 from translator.upstream_event import Event
 
 ENTRY_VERSION: Final = 1
-FRAME: Final = str(Kind.FRAME)
 NO_EVENT: Final[Event] = {"type": ""}
 SEALED: Final = "reasoning.encrypted_content"
 """The `include` of clients that hand reasoning back instead of having it stored."""

@@ -37,9 +37,8 @@ class Output:
     ) -> None:
         """Write one delta, the frame that streams are made of; `written` is its text as JSON, where that is at hand."""
         made = template.frame(self.sequence, delta, written)
-        self._frames.append(
-            made
-        )  # `_keep`, in place: this is done for every token of every response
+        # `_keep`, in place: this is done for every token of every response.
+        self._frames.append(made)
         self.sequence += 1
         self.bytes += len(made)
 

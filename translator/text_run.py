@@ -16,10 +16,8 @@ import orjson
 
 from translator.items import Text
 from translator.output import Output
-from translator.protocol.entries import Entry, Kind
+from translator.protocol.entries import FRAME, Entry
 from translator.protocol.errors import ProtocolFault
-
-FRAME: Final = str(Kind.FRAME)  # compared for every entry: a plain string is, at once
 
 KEYS: Final = ("delta", "content", "reasoning_content", "reasoning")
 """Fields that hold the text of a delta, in either dialect. Arguments in the Chat dialect are none: what they mean depends

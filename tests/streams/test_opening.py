@@ -38,13 +38,19 @@ async def test_a_process_elsewhere_hears_it_by_the_doorbell(rig, elsewhere, item
     assert elsewhere.doorbell.channels == 0
 
 
+async def start_where_it_runs(rig: Rig) -> "asyncio.Task[object]":
+    """The wait begins in the process that then takes up the round."""
+    rig.store.work.register("rounds", lambda _: True)
+    await rig.running()
+    opening = start(rig.store, rig.rid)
+    await asyncio.sleep(0)
+    rig.store.handover.begin_ingesting(rig.rid)
+    return opening
+
+
 async def test_inside_one_process_the_word_of_its_ingest_is_enough(rig):
     store = rig.store
-    store.work.register("rounds", lambda _: True)
-    await rig.running()
-    opening = start(store, rig.rid)
-    await asyncio.sleep(0)
-    store.handover.begin_ingesting(rig.rid)
+    opening = await start_where_it_runs(rig)
     store.handover.publish_input(rig.rid, [rig.claimed.entry])
     store.handover.publish_opened(rig.rid)  # and nothing is in the log yet
     assert await opening == Opened()
@@ -53,11 +59,7 @@ async def test_inside_one_process_the_word_of_its_ingest_is_enough(rig):
 
 async def test_inside_one_process_a_refusal_is_handed_over(rig):
     store = rig.store
-    store.work.register("rounds", lambda _: True)
-    await rig.running()
-    opening = start(store, rig.rid)
-    await asyncio.sleep(0)
-    store.handover.begin_ingesting(rig.rid)
+    opening = await start_where_it_runs(rig)
     result = await rig.append(1, REFUSED)
     store.handover.publish_input(rig.rid, result.entries(rig.claimed, [REFUSED]))
     assert await opening == REFUSAL

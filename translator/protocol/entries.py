@@ -18,7 +18,7 @@ of one upstream SSE block without its closing blank line, or the whole of a body
 """
 
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
+from typing import Any, Final, Literal, NamedTuple, NotRequired, TypedDict
 
 
 class Kind(StrEnum):
@@ -33,6 +33,10 @@ class Kind(StrEnum):
     TOOLS_LISTED = "tools_listed"
     TOOL_RESULT = "tool_result"
     CANCEL = "cancel"
+
+
+FRAME: Final = str(Kind.FRAME)
+"""The kind that nearly every entry is of, as a plain string: that is compared at once."""
 
 
 class Entry(NamedTuple):

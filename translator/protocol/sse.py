@@ -56,11 +56,9 @@ class Blocks:
         if not self._started and not self._start():
             return []
         blocks = [] if self._whole else self._cut()
-        fitting = blocks
-        if blocks and max(map(len, blocks)) > self._max:
-            fitting = list(takewhile(lambda block: len(block) <= self._max, blocks))
+        fitting = list(takewhile(self._fits, blocks))
         self._over = len(fitting) < len(blocks) or len(self._held) > self._max
-        events = [block for block in fitting if b"\ndata: {" in block or has_data(block)]
+        events = [block for block in fitting if has_data(block)]
         if not events:
             self._refuse_over()
         return events
@@ -71,6 +69,9 @@ class Blocks:
         rest = bytes(self._held).strip(None if self._whole else b"\n")
         self._held.clear()
         return [rest] if rest and (self._whole or has_data(rest)) and _is_whole(rest) else []
+
+    def _fits(self, block: bytes) -> bool:
+        return len(block) <= self._max
 
     def _refuse_over(self) -> None:
         if self._over:
@@ -113,7 +114,7 @@ class Blocks:
 
 def has_data(block: bytes) -> bool:
     """Whether a block is an event: it has a data field, and that says something."""
-    if block.startswith(b"data: {") or b"\ndata: {" in block:  # as nearly all have it
+    if b"\ndata: {" in block or block.startswith(b"data: {"):  # as nearly all have it
         return True
     return (block.startswith(b"data:") or b"\ndata:" in block) and bool(fields(block)[1].strip())
 
