@@ -52,6 +52,7 @@ from api.snapshot import current, response_of
 from api.stream import EventStream, Pace
 from api.turns import Turns
 from api.unstored import ReaderLease
+from api.wanted import Wanted
 from streams import metrics
 from streams.hub import Reader
 from streams.opening import Refusal
@@ -203,12 +204,13 @@ class Create:
                 rid, written = first, await write(first)
         place = self._places.place(tenant)
         placed = place is not None and not self._store.connections.clustered
-        call = self._call(rid, tenant, asked, written, placed=placed)
+        call = functools.partial(self._call, rid, tenant, asked, written, placed=placed)
+        opens = written.body is not None
         lease = None if asked.store else ReaderLease(self._store, rid, self._settings.grace_s)
         # The reader comes before the work: what is handed over in this process then finds it.
         reader = self._store.hub.open(rid, -1)
         try:
-            created = await self._write(rid, call, place, opens=written.body is not None)
+            created = await self._write(rid, call, place, opens=opens)
         except Refused as refusal:
             reader.close()
             if repeated is None or refusal.reason is not Reason.EXISTS:
@@ -221,7 +223,7 @@ class Create:
             reader.close()
             raise
         shown = written.shown and template(written.shown, created // 1000)
-        return Begun(rid, shown, reader, lease, opens=written.body is not None)
+        return Begun(rid, shown, reader, lease, opens=opens)
 
     async def _join(self, rid: str, asked: CreateRequest) -> Begun | None:
         """The response that was made for the same key and body; None if it is not there."""
@@ -272,7 +274,14 @@ class Create:
         return Written(entry, body, servers, loads(entry) if at_once(asked) else None)
 
     def _call(
-        self, rid: str, tenant: str, asked: CreateRequest, written: Written, *, placed: bool
+        self,
+        rid: str,
+        tenant: str,
+        asked: CreateRequest,
+        written: Written,
+        wanted: Wanted,
+        *,
+        placed: bool,
     ) -> Call[Created]:
         settings = self._settings
         keep_s = settings.retention_s if asked.store else settings.grace_s
@@ -288,16 +297,23 @@ class Create:
             run_ms=int(settings.max_run_s * 1000),
             retention_ms=int(keep_s * 1000),
             placed=placed,
+            lease=wanted.lease,
+            claim=wanted.claim,
         )
 
     async def _write(
-        self, rid: str, call: Call[Created], place: Place | None, *, opens: bool
+        self,
+        rid: str,
+        call: Callable[[Wanted], Call[Created]],
+        place: Place | None,
+        *,
+        opens: bool,
     ) -> int:
         """The `due` entry, then the response, in one exchange with the store and in this order. Returns `created`.
 
-        Where this process does the work itself, its claims go with the same exchange, right behind the create: the
-        first byte waits for one round trip instead of three. If the create fails they find nothing to claim. It fails
-        also where there is no place for it; only in a cluster, where places are in another slot, that is asked before.
+        Where this process does the work itself, the create grants it its leases: the first byte waits for one round trip
+        instead of three. It fails where there is no place for it; only in a cluster, where places are in another slot,
+        that is asked before.
         """
         store, after_ms = self._store, int(self._settings.lease_s * 1000)
         if place is None:
@@ -306,13 +322,12 @@ class Create:
             entered = store.due.begin(rid, after_ms=after_ms, place=place)
             if store.connections.clustered:
                 await entered
+        wanted = Wanted.of(store.work, rid, opens=opens)
         try:
-            creating = store.writer.send(call)
+            creating = wanted.send(store.writer, call(wanted))
         except LimitPassed:
             entered.cancel()
             raise too_large() from None
-        kinds = ("translate", "rounds") if opens else ("translate",)
-        given = {kind: store.work.give(kind, rid) for kind in kinds}
         entry, created = await asyncio.gather(entered, creating, return_exceptions=True)
         if isinstance(
             entry, Refused
@@ -323,9 +338,10 @@ class Create:
         if isinstance(entry, BaseException):  # what no sweeper would find must not run
             await remove(store, rid)
             raise entry
-        for kind, taken in given.items():
-            if not taken:
-                store.work.offer(kind, rid)
+        if created.lease is None:
+            store.work.offer("translate", rid)
+        if opens and created.claim is None:
+            store.work.offer("rounds", rid)
         return created.created
 
     async def _answer(

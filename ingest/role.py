@@ -14,7 +14,9 @@ from typing import Final, Self
 from ingest.run import Resolve, Round, RoundLimits
 from ingest.upstream import UpstreamClient
 from streams import metrics
+from streams.asked import Asked
 from streams.jobs import Jobs
+from streams.scripts.rounds import Claim
 from streams.store import Store
 
 MAX_OPEN: Final = 1_000
@@ -47,7 +49,7 @@ class Ingest:
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._client)
-        self._store.work.register("rounds", self.take)
+        self._store.work.register("rounds", self.take, self.ask)
         metrics.gauge("rounds_open", lambda: len(self._rounds))
         metrics.gauge("leases_held", lambda: sum(one.held for one in self._rounds), work="round")
         return self
@@ -70,10 +72,22 @@ class Ingest:
         """Start the open round of a response; False while there is no room."""
         if self._rounds.full:
             return False
+        self._rounds.start(self._taken(rid))
+        return True
+
+    def ask(self, rid: str) -> Asked[Claim] | None:
+        """Start round 1 of a response that is about to be created; None while there is no room."""
+        if self._rounds.full:
+            return None
+        taken = self._taken(rid)
+        asked = taken.asked()
+        self._rounds.start(taken)
+        return asked
+
+    def _taken(self, rid: str) -> Round:
         self._by_rid[rid] += 1
         self._store.handover.begin_ingesting(rid)
-        self._rounds.start(Round(self._store, self._client, self._resolve, self._limits, rid))
-        return True
+        return Round(self._store, self._client, self._resolve, self._limits, rid)
 
     async def drain(self, within_s: float) -> None:
         """Take nothing new and let the own rounds end; those that do not are marked as lost."""

@@ -19,6 +19,7 @@ from ingest.redaction import Redaction, may_tell
 from ingest.refusal import RoundError, failed, misspoken, timed_out
 from ingest.upstream import UpstreamClient
 from streams import metrics
+from streams.asked import Asked
 from streams.faults import StoreFull
 from streams.scripts.call import Call
 from streams.scripts.refused import Refused
@@ -105,17 +106,30 @@ class Round:
         self._about: dict[str, str | int] = {}  # which round this is; set with the claim
         self._claimed_at = self._began = 0.0  # when, by our clock and (in ms) by the store's
         self._trace: Trace | None = None  # this round's place in a trace; set with the claim
+        self._asked: asyncio.Future[Claim | None] | None = None  # set where the create claims it
+
+    def asked(self) -> Asked[Claim]:
+        """Have the round claimed with the create of its response; then `run` waits for that."""
+        future = self._asked = self._loop.create_future()
+
+        def answer(claim: Claim | None) -> None:
+            if not future.done():  # the run may be cancelled by then
+                future.set_result(claim)
+
+        return Asked(secrets.token_hex(8), self._limits.lease_ms, answer)
 
     async def run(self) -> None:
         """Claim the round and see it through. Raises nothing but cancellation."""
         try:
-            claim = await self._store.writer.do(self._claim())
+            claim = await (self._asked or self._store.writer.do(self._claim()))
         except Refused as refusal:
             metrics.count("claims_refused_total", reason=refusal.reason)
         except StoreError as error:
             about = {"response": self.rid}
             log.warning("A round of %s was not claimed: %s", self.rid, error.message, extra=about)
         else:
+            if claim is None:
+                return
             self._store.handover.publish_input(self.rid, [claim.entry])
             metrics.count("rounds_started_total")
             self._entries = claim.entry.n

@@ -11,6 +11,7 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
+from streams.asked import Asked
 from streams.client import (
     CONNECT_TIMEOUT_S,
     TRANSIENT,
@@ -27,6 +28,8 @@ from translator.protocol.errors import RespoolError
 
 Taker = Callable[[str], bool]
 """Takes a response id; False means that there is no room now (and `Work.room` will be called when there is)."""
+Asker = Callable[[str], Asked[Any] | None]
+"""Takes the id of a response that is about to be created, and says what it asks of the create; None: no room now."""
 
 BLOCK_MS = 2_000
 """One blocking read. A bound, so that a connection that died in silence is noticed."""
@@ -46,6 +49,7 @@ class Work:
         self._writer = writer
         self._connections = connections
         self._takers: dict[str, Taker] = {}
+        self._askers: dict[str, Asker] = {}
         self._room = {kind: asyncio.Event() for kind in WORK_KINDS}
         """Cleared when the taker said no, set by `room`."""
         self._reading: dict[str, asyncio.Task[Any] | None] = {}
@@ -53,16 +57,22 @@ class Work:
         self.lost_hints = 0
         """Hints that could not be written; the sweeper makes them good."""
 
-    def register(self, kind: str, taker: Taker) -> None:
-        """This process does work of a kind. The taker is called in the event loop and must not block."""
+    def register(self, kind: str, taker: Taker, asker: Asker | None = None) -> None:
+        """This process does work of a kind. Both are called in the event loop and must not block.
+
+        Without an asker it gets what it creates itself by a hint, like any other.
+        """
         if kind not in self._room:
             raise ValueError(f"no such kind of work: {kind!r}")
         self._takers[kind] = taker
+        if asker is not None:
+            self._askers[kind] = asker
         self._room[kind].set()
 
     def unregister(self, kind: str) -> None:
         """No more work of this kind (draining); what is offered from now on goes to others."""
         self._takers.pop(kind, None)
+        self._askers.pop(kind, None)
         self._room[kind].clear()
 
     async def leave(self, kind: str) -> None:
@@ -85,14 +95,13 @@ class Work:
         if kind in self._takers:
             self._room[kind].set()
 
-    def give(self, kind: str, rid: str) -> bool:
-        """Let this process do the work at once; False if it has no room or does none of this kind.
+    def ask(self, kind: str, rid: str) -> Asked[Any] | None:
+        """What this process asks of the create of a response whose work it will do; None: it has no room, or does none.
 
-        Whoever creates a response may give its work before the store has acknowledged it: what the taker asks of the
-        store comes after the create, in order.
+        Whoever creates the response answers it, whatever comes of the create.
         """
-        taker = self._takers.get(kind)
-        return taker is not None and self._room[kind].is_set() and taker(rid)
+        asker = self._askers.get(kind)
+        return asker(rid) if asker is not None and self._room[kind].is_set() else None
 
     def offer(self, kind: str, rid: str) -> None:
         """Somebody should do this work: this process in its next turn, if it has room, else anybody."""

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
+from streams.asked import Asked
 from streams.scripts.outputs import Alive, Lease, acquire, heartbeat, release
 from streams.store import Store
 from translator.protocol.errors import RespoolError, StoreError
@@ -25,7 +26,7 @@ LEASE_BEATS: Final = 3
 
 
 class Holding:
-    """One lease: `ask`, then `keep` what was granted until `stop`."""
+    """One lease: `ask` (or `asked`), then `keep` what was granted until `stop`."""
 
     def __init__(
         self,
@@ -53,6 +54,10 @@ class Holding:
         token = secrets.token_hex(8)
         call = acquire(self._store.keys, self._rid, token=token, lease_ms=self._lease_ms)
         self._store.writer.submit(call, on_reply)
+
+    def asked(self, answer: Callable[[Lease | None], None]) -> Asked[Lease]:
+        """Ask for the lease of a response that is about to be created."""
+        return Asked(secrets.token_hex(8), self._lease_ms, answer)
 
     def keep(self, lease: Lease) -> None:
         """Keep a granted lease from now on."""

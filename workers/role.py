@@ -11,6 +11,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from streams import metrics
+from streams.asked import Asked
+from streams.scripts.outputs import Lease
 from streams.store import Store
 from workers.slices import Slices
 from workers.sweep import Sweeper
@@ -37,7 +39,7 @@ class Translate:
         self._open: dict[str, Translation] = {}
 
     async def __aenter__(self) -> Self:
-        self._store.work.register("translate", self.take)
+        self._store.work.register("translate", self.take, self.ask)
         metrics.gauge("translations_open", lambda: len(self._open))
         metrics.gauge(
             "leases_held", lambda: sum(one.held for one in self._open.values()), work="translate"
@@ -64,10 +66,19 @@ class Translate:
             return True
         if len(self._open) >= self._max_open:
             return False
+        self._opened(rid).begin()
+        return True
+
+    def ask(self, rid: str) -> Asked[Lease] | None:
+        """Translate a response that is about to be created; None while there is no room."""
+        if rid in self._open or len(self._open) >= self._max_open:
+            return None
+        return self._opened(rid).asked()
+
+    def _opened(self, rid: str) -> Translation:
         translation = Translation(self._store, rid, self._limits, self._slices, self._closed)
         self._open[rid] = translation
-        translation.begin()
-        return True
+        return translation
 
     async def retire(self) -> None:
         """Take nothing new, and let go of all whose round does not run in this process.

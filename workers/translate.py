@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from streams import metrics
+from streams.asked import Asked
 from streams.faults import StoreFull
 from streams.scripts.hints import due_end
 from streams.scripts.outputs import Alive, CommitResult, Lease, commit
@@ -103,6 +104,11 @@ class Translation:
         self._following.watch()
         self._holding.ask(self._acquired)
 
+    def asked(self) -> Asked[Lease]:
+        """`begin`, with the create of the response."""
+        self._following.watch()
+        return self._holding.asked(self._answered)
+
     async def let_go(self) -> None:
         """Give the lease back, so that a successor goes on at once; commits in flight come first."""
         held = self._held and not self._over
@@ -112,6 +118,12 @@ class Translation:
             self._store.work.offer("translate", self.rid)
 
     # ---- the lease ------------------------------------------------------------------------------
+
+    def _answered(self, lease: Lease | None) -> None:
+        if lease is None:
+            self._close("")
+        else:
+            self._acquired(lease)
 
     def _acquired(self, reply: Lease | RespoolError) -> None:
         if isinstance(reply, RespoolError):

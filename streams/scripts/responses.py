@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streams.asked import Asked
 from streams.keys import Keys
 from streams.scripts.call import Call, Script
+from streams.scripts.outputs import Lease
+from streams.scripts.rounds import Claim, attempt_entry
 from translator.protocol.entries import Entry, Kind
 
 CREATE = Script("create")
@@ -16,14 +19,22 @@ CANCEL = Script("cancel")
 DELETE = Script("delete")
 KEEP = Script("keep")
 
+NOT_ASKED = ("", 0)
+"""In place of a token and its ms."""
+
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """A response is there. `created` is ms of the server's clock; `last` the number of its last entry (1 or 2)."""
+    """A response is there. `created` is ms of the server's clock; `last` the number of its last entry (1 to 3).
+
+    `lease` and `claim` are what was asked for and granted: the same that `acquire` and `claim_round` would have given.
+    """
 
     created: int
     last: int
     dup: bool
+    lease: Lease | None
+    claim: Claim | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +69,37 @@ def create(
     jobs: Sequence[tuple[str, bytes]] = (),
     secrets: bytes | None = None,
     placed: bool = False,
+    lease: Asked[Lease] | None = None,
+    claim: Asked[Claim] | None = None,
 ) -> Call[Created]:
     """The state, the `request` entry and, where `round_body` is given, round 1. Refuses EXISTS.
+
+    `lease` and `claim` (of round 1) are granted in the same step; `Created` says what came of it. Raises ValueError for
+    a claim without a round.
 
     `placed`: see that it has a place among the open responses (`hints.due_begin`), in the same step; refuses FULL. Not in a
     cluster, where places are in another slot: there the answer of `due_begin` comes first.
 
     `jobs` are `(key, data)` for tool workers (see `streams.scripts.tools`), `secrets` what they need to know for them.
     """
+    if claim is not None and round_body is None:
+        raise ValueError("there is no round to claim")
+
+    def parse(reply: Any) -> Created:
+        created, last, dup, fence, claimed = reply
+        entries = [Entry(1, Kind.REQUEST, created, request_data)]
+        if round_body is not None:
+            entries.append(Entry(2, Kind.ROUND, created, round_body, 1))
+        granted = None
+        if claimed:
+            entry = attempt_entry(last, created, 1, 1)
+            entries.append(entry)
+            granted = Claim(
+                1, 1, claimed.decode(), entry, round_body or b"", request_data, bool(dup)
+            )
+        leased = Lease(fence.decode(), 0, -1, "", bool(dup), tuple(entries)) if fence else None
+        return Created(created, last, bool(dup), leased, granted)
+
     return Call(
         rid,
         CREATE,
@@ -83,18 +117,16 @@ def create(
             int(round_body is not None),
             round_body or b"",
             secrets or b"",
+            *((lease.token, lease.lease_ms) if lease else NOT_ASKED),
+            *((claim.token, claim.lease_ms) if claim else NOT_ASKED),
             *(part for job in jobs for part in job),
         ),
-        _created,
+        parse,
         size=len(request_data)
         + len(round_body or b"")
         + len(secrets or b"")
         + sum(len(data) for _, data in jobs),
     )
-
-
-def _created(reply: Any) -> Created:
-    return Created(reply[0], reply[1], bool(reply[2]))
 
 
 def cancel(keys: Keys, rid: str, *, reason: str) -> Call[Cancelled]:

@@ -110,7 +110,7 @@ def claim_round(
 
     def parse(reply: Any) -> Claim:
         number, attempt, fence, n, t, dup, body, request = reply
-        entry = Entry(n, Kind.ATTEMPT, t, b"{}", number, attempt)
+        entry = attempt_entry(n, t, number, attempt)
         return Claim(number, attempt, fence.decode(), entry, body, request, bool(dup))
 
     return Call(
@@ -120,6 +120,11 @@ def claim_round(
         (round, token, lease_ms, keys.bell_in(rid)),
         parse,
     )
+
+
+def attempt_entry(n: int, t: int, round: int, attempt: int) -> Entry:
+    """The entry that a claim writes."""
+    return Entry(n, Kind.ATTEMPT, t, b"{}", round, attempt)
 
 
 def append(

@@ -5,6 +5,8 @@ from typing import Any
 
 import orjson
 
+from streams.asked import Asked
+from streams.scripts.outputs import Lease
 from streams.scripts.responses import create
 from streams.store import Store
 from translator.protocol.entries import Entry
@@ -38,11 +40,13 @@ async def made(
     limits: dict[str, int] | None = None,
     round_body: bytes | None = BODY,
     data: bytes | None = None,
+    rid: str | None = None,
+    lease: Asked[Lease] | None = None,
     **request: Any,
 ) -> str:
-    """Create a response with an open round; its id."""
-    rid = f"resp_{secrets.token_hex(16)}"
-    await store.writer.do(
+    """Create a response with an open round, and answer who asked for its lease; its id."""
+    rid = rid or f"resp_{secrets.token_hex(16)}"
+    created = await store.writer.do(
         create(
             store.keys,
             rid,
@@ -53,8 +57,11 @@ async def made(
             round_body=round_body,
             run_ms=run_ms,
             retention_ms=RETENTION_MS,
+            lease=lease,
         )
     )
+    if lease is not None:
+        lease.answer(created.lease)
     return rid
 
 

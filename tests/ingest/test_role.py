@@ -127,3 +127,23 @@ async def test_leaving_without_a_drain_leaves_the_lease_to_run_out(store, server
     assert state.rstate == "running"
     async with asyncio.timeout(1):
         await server.requests[0].left.wait()
+
+
+async def test_who_has_no_room_asks_nothing_of_a_create(store: Store, server: Server) -> None:
+    async with ingesting(store, server, max_open=1) as role:
+        asked = role.ask("resp_a")
+        assert asked is not None
+        assert role.ask("resp_b") is None
+        assert store.handover.ingesting("resp_a")
+        asked.answer(None)  # the response was not created
+        await wait_until(lambda: not store.handover.ingesting("resp_a"))
+        assert role.ask("resp_b") is not None
+    assert not server.requests
+
+
+async def test_an_answer_that_comes_after_the_end_is_nobodys(store: Store, server: Server) -> None:
+    async with ingesting(store, server) as role:
+        asked = role.ask("resp_a")
+        assert asked is not None
+    asked.answer(None)
+    assert not store.handover.ingesting("resp_a")

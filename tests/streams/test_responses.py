@@ -1,7 +1,10 @@
 """create, cancel, delete, keep."""
 
+import pytest
+
+from streams.asked import Asked
 from streams.scripts.refused import Reason
-from tests.streams.rig import Rig, refused, refused_unchanged
+from tests.streams.rig import LEASE_MS, Rig, refused, refused_unchanged
 from translator.protocol.entries import Entry, Kind
 
 
@@ -52,6 +55,112 @@ async def test_a_repeated_create_changes_nothing(rig):
 async def test_a_create_is_repeated_even_after_the_response_moved_on(rig):
     await rig.finished()
     assert (await rig.create()).dup
+
+
+def asked(token: str, lease_ms: int = LEASE_MS) -> Asked:
+    """A lease, asked for by somebody who looks for the answer elsewhere."""
+    return Asked(token, lease_ms, lambda _: None)
+
+
+BOTH = {"lease": asked("translate"), "claim": asked("ingest")}
+
+
+async def test_a_create_grants_what_a_claim_and_an_acquire_would(rig, store):
+    created = await rig.create(**BOTH)
+    other = Rig(store)
+    slow = await other.create()
+    claim, lease = await other.claim(), await other.acquire()
+
+    assert (created.claim.round, created.claim.attempt) == (claim.round, claim.attempt)
+    assert (created.claim.fence, created.claim.dup) == (claim.fence, claim.dup)
+    assert (created.claim.body, created.claim.request) == (claim.body, claim.request)
+    assert (created.lease.fence, created.lease.dup) == (lease.fence, lease.dup)
+    assert (created.lease.cursor, created.lease.seq, created.lease.digest) == (
+        *(lease.cursor, lease.seq),
+        lease.digest,
+    )
+    assert slow.lease is slow.claim is None
+    log = await rig.log()
+    assert list(created.lease.entries) == log
+    assert log[-1] == created.claim.entry
+    assert created.last == 3
+    assert [(e.n, e.kind, e.data, e.round, e.attempt) for e in log] == [
+        (e.n, e.kind, e.data, e.round, e.attempt) for e in await other.log()
+    ]
+    one, two = await hash_of(rig), await hash_of(other)
+    assert one.keys() == two.keys()
+    for name in (b"lease", b"ilease"):
+        assert abs(int(one.pop(name)) - int(two.pop(name))) < 30_000
+    times = {b"created", b"expires", b"deadline", b"at", b"rt"}
+    assert {k: v for k, v in one.items() if k not in times} == {
+        k: v for k, v in two.items() if k not in times
+    }
+
+
+async def hash_of(rig: Rig) -> dict[bytes, bytes]:
+    raw = await rig.store.connections.command("HGETALL", rig.keys.state(rig.rid))
+    return raw if isinstance(raw, dict) else dict(zip(raw[::2], raw[1::2], strict=True))
+
+
+async def test_what_a_create_grants_can_be_written_with_at_once(rig):
+    created = await rig.create(**BOTH)
+    rig.claimed, rig.lease = created.claim, created.lease
+    assert (await rig.append(1, ("opened", b"{}"), ("frame", b"x"))).first == 4
+    assert (await rig.commit(0, 3, 0, b"created")).seq == 0
+    assert await refused(rig.claim("another")) is Reason.LEASED
+    assert await refused(rig.acquire("another")) is Reason.LEASED
+
+
+async def test_a_create_grants_one_lease_without_the_other(rig, store):
+    created = await rig.create(lease=BOTH["lease"])
+    assert created.claim is None
+    assert [entry.kind for entry in created.lease.entries] == [Kind.REQUEST, Kind.ROUND]
+    await rig.claim()
+    other = Rig(store)
+    created = await other.create(claim=BOTH["claim"])
+    assert created.lease is None
+    assert (await other.acquire()).entries[-1] == created.claim.entry
+
+
+async def test_without_a_round_a_create_grants_the_translation_alone(rig):
+    created = await rig.create(round_body=None, lease=BOTH["lease"])
+    assert [entry.kind for entry in created.lease.entries] == [Kind.REQUEST]
+    assert (created.last, created.claim) == (1, None)
+
+
+async def test_a_claim_needs_a_round(rig):
+    with pytest.raises(ValueError, match="round"):
+        await rig.create(round_body=None, claim=BOTH["claim"])
+
+
+async def test_a_repeated_create_grants_the_same_again(rig):
+    first = await rig.create(**BOTH)
+    before = await rig.everything()
+    again = await rig.create(**BOTH)
+    assert again.dup
+    assert again.lease.dup
+    assert again.claim.dup
+    assert (again.lease.fence, again.lease.entries) == (first.lease.fence, first.lease.entries)
+    assert (again.claim.fence, again.claim.entry) == (first.claim.fence, first.claim.entry)
+    assert await rig.everything() == before
+
+
+async def test_a_repeated_create_grants_nothing_that_went_to_another(rig):
+    lapsed = {"lease": asked("translate", 0), "claim": asked("ingest", 0)}
+    assert (await rig.create(**lapsed)).lease
+    await rig.acquire("another")
+    again = await rig.create(**lapsed)
+    assert again.lease is None
+    assert again.claim, "whose lease ran out, but nobody has said that it is lost"
+    await rig.lose()
+    assert (await rig.create(**lapsed)).claim is None
+
+
+async def test_a_repeated_create_grants_nothing_of_what_is_finished(rig):
+    rig.lease = (await rig.create(**BOTH)).lease
+    await rig.finish(0, 0, b"end")
+    again = await rig.create(**BOTH)
+    assert (again.dup, again.lease, again.claim) == (True, None, None)
 
 
 async def test_an_id_that_another_request_took_is_refused(rig):

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from redis.exceptions import ReadOnlyError, ResponseError
 
+from streams.asked import Asked
 from streams.scripts.hints import GROUP_NAME
 from streams.store import Store
 from streams.work import parse, passes
@@ -132,6 +133,23 @@ async def test_who_has_left_does_not_even_read_what_is_for_others(store):
         await store.work.leave("rounds")  # again: nothing is left to end
         assert store.writer.calls == calls + 1, "written once: not read and put back"
     assert taker.taken == []
+
+
+async def test_a_create_is_asked_for_leases_only_by_who_has_room_for_the_work(store):
+    taker, wish = Taker(room=0), Asked("token", 1_000, lambda _: None)
+    assert store.work.ask("rounds", "a") is None, "nobody does such work here"
+    store.work.register("rounds", taker, lambda rid: wish if rid == "a" else None)
+    assert store.work.ask("rounds", "a") is wish
+    assert store.work.ask("rounds", "b") is None
+    store.work.offer("rounds", "c")  # no room: noted until somebody says that there is
+    await wait_until(lambda: waiting(store, 1))
+    assert store.work.ask("rounds", "a") is None
+    store.work.room("rounds")
+    assert store.work.ask("rounds", "a") is wish
+    store.work.unregister("rounds")
+    assert store.work.ask("rounds", "a") is None
+    store.work.register("rounds", taker)
+    assert store.work.ask("rounds", "a") is None, "it takes hints alone"
 
 
 async def test_a_group_that_is_gone_is_made_again(store):

@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import secrets
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
@@ -243,6 +244,30 @@ async def test_who_lost_the_lease_writes_nothing_more(store: Store, server: Serv
         assert state is not None
         assert state.seq == lease.seq
     assert metrics.value("translations_dropped_total", reason="FENCED") == before + 1
+
+
+async def test_what_was_asked_of_a_create_that_failed_is_forgotten(store: Store) -> None:
+    async with translating(store) as role:
+        asked = role.ask("resp_a")
+        assert role.ask("resp_a") is None, "once"
+        asked.answer(None)
+        assert len(role._open) == 0
+        assert role.ask("resp_a") is not None
+
+
+async def test_who_has_no_room_asks_nothing_of_a_create(store: Store) -> None:
+    async with translating(store, max_open=1) as role:
+        assert role.ask("resp_a") is not None
+        assert role.ask("resp_b") is None
+
+
+async def test_a_lease_that_a_create_grants_too_late_is_given_back(store: Store) -> None:
+    rid = f"resp_{secrets.token_hex(16)}"
+    async with translating(store) as role:
+        asked = role.ask(rid)
+    await made(store, rid=rid, lease=asked)
+    await store.writer.drained()
+    assert (await store.writer.do(acquire(store.keys, rid, token="o", lease_ms=1))).fence == "2:o"
 
 
 async def test_a_hint_for_what_another_one_holds_is_dropped(store: Store) -> None:
