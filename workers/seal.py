@@ -15,12 +15,13 @@ from streams import metrics
 from streams.faults import LogLost
 from streams.logs import State
 from streams.scripts.outputs import Frame
-from streams.scripts.refused import Reason, Refused
+from streams.scripts.refused import Reason
 from streams.scripts.sealing import seal
 from streams.sealed import CHAPTER_BYTES, Packer
 from streams.store import Store
 from translator.protocol.entries import Entry
-from translator.protocol.errors import LimitPassed, RespoolError
+from translator.protocol.errors import LimitPassed
+from workers.report import reason_of, report
 
 log = logging.getLogger(__name__)
 
@@ -74,16 +75,10 @@ class Sealer:
             self._failed(rid, error)
 
     def _failed(self, rid: str, error: Exception) -> None:
-        reason = error.reason if isinstance(error, Refused) else type(error).__name__
+        reason = reason_of(error)
         metrics.count("seals_failed_total", reason=reason)
         if reason != Reason.MISSING:  # it was deleted meanwhile, or has expired
-            ours = isinstance(error, RespoolError)
-            log.warning(
-                "%s could not be sealed: %s",
-                *(rid, error if ours else reason),
-                exc_info=None if ours else error,
-                extra={"response": rid},
-            )
+            report(log, logging.WARNING, rid, "could not be sealed", error)
 
     async def _seal(self, rid: str, state: State) -> None:
         packer = await self._packed(rid, state)

@@ -29,6 +29,7 @@ from translator.protocol.errors import LimitPassed, RespoolError
 from workers.fold import Batch, EntriesLost, Fold
 from workers.follow import Following
 from workers.lease import Holding
+from workers.report import reason_of, report
 from workers.slices import Slices
 from workers.translate_end import committed_frames, ending
 
@@ -354,29 +355,16 @@ class Translation:
     def _break(self, error: Exception) -> None:
         if self._broken:
             return
-        self._broken = error.reason if isinstance(error, Refused) else type(error).__name__
+        self._broken = reason_of(error)
         metrics.count("folds_failed_total", reason=self._broken)
-        # The text of any other exception may quote what a model said: the formatter decides.
-        ours = isinstance(error, RespoolError)
-        log.error(
-            "%s cannot be continued: %s",
-            *(self.rid, error if ours else self._broken),
-            exc_info=None if ours else error,
-            extra={"response": self.rid},
-        )
+        report(log, logging.ERROR, self.rid, "cannot be continued", error)
 
     async def _end(self) -> None:
         """End a response whose fold is broken; if that fails too, its lease runs out."""
         try:
             await self._end_from_committed()
-        except Exception as error:  # reported; another one tries
-            ours = isinstance(error, RespoolError)
-            log.warning(
-                "%s could not be ended: %s",
-                *(self.rid, error if ours else type(error).__name__),
-                exc_info=None if ours else error,
-                extra={"response": self.rid},
-            )
+        except Exception as error:  # noqa: BLE001 - reported; another one tries
+            report(log, logging.WARNING, self.rid, "could not be ended", error)
             self._close("not ended")
 
     async def _end_from_committed(self) -> None:
