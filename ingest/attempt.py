@@ -10,7 +10,6 @@ woken for a frame.
 import asyncio
 import logging
 import secrets
-from collections import deque
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final
@@ -22,7 +21,7 @@ from streams.scripts.refused import Reason, Refused
 from streams.scripts.rounds import (
     LOST_DATA,
     AppendResult,
-    Claim,
+    Held,
     Wanted,
     append,
     heartbeat_round,
@@ -82,7 +81,7 @@ class Attempt:
         self,
         store: Store,
         rid: str,
-        claim: Claim,
+        held: Held,
         *,
         lease_ms: int,
         max_in_bytes: int,
@@ -90,12 +89,12 @@ class Attempt:
     ) -> None:
         self._store = store
         self._rid = rid
-        self._claim = claim
+        self._held = held
         self._lease_ms = lease_ms
         self._max_in_bytes = max_in_bytes
         self._on_stop = on_stop
         self._loop = asyncio.get_running_loop()
-        self._pending: deque[tuple[str, bytes]] = deque()  # not yet given to the writer
+        self._pending: list[tuple[str, bytes]] = []  # not yet given to the writer
         self._pending_bytes = 0  # of those and of the ones in flight
         self._flying: list[tuple[str, bytes]] = []  # given to the writer, not yet acknowledged
         self._flying_bytes = 0
@@ -104,10 +103,8 @@ class Attempt:
         self._beating = False  # a heartbeat is in flight
         self._last = 0  # number of the last acknowledged entry of this attempt
         self._ended = False  # set with the entry that ends the round: nothing follows it
-        self._room = asyncio.Event()  # cleared while too much waits
-        self._room.set()
-        self._settled = asyncio.Event()  # cleared while anything waits
-        self._settled.set()
+        self._waiters: list[asyncio.Future[None]] = []  # for news of what waits
+        self.full = False  # too much waits for the log: then await `room` before adding more
         self.stopped: Stop | None = None
         self.heard_at = self._loop.time()  # when the log last answered
 
@@ -131,8 +128,7 @@ class Attempt:
         for _, data in entries:
             self._pending_bytes += len(data)
         if self._pending_bytes > PENDING_BYTES:
-            self._room.clear()
-        self._settled.clear()
+            self.full = True
         return True
 
     def end(self, end: RoundEnd, last: Sequence[tuple[str, bytes]] = ()) -> None:
@@ -152,15 +148,15 @@ class Attempt:
         self._ended = True
         if self.stopped:
             return
-        keys, rid, claim, writer = self._store.keys, self._rid, self._claim, self._store.writer
+        keys, rid, held, writer = self._store.keys, self._rid, self._held, self._store.writer
         try:
-            await writer.do(heartbeat_round(keys, rid, fence=claim.fence, lease_ms=0))
+            await writer.do(heartbeat_round(keys, rid, fence=held.fence, lease_ms=0))
             end = await writer.do(lost(keys, rid, token=secrets.token_hex(8)))
         except StoreError as error:
-            about = {"response": rid, "round": claim.round, "attempt": claim.attempt}
+            about = {"response": rid, "round": held.round, "attempt": held.attempt}
             log.info("A round of %s was left to the sweeper: %s", rid, error.message, extra=about)
             return
-        entry = Entry(end.n, Kind.ROUND_END, end.t, LOST_DATA, claim.round, claim.attempt)
+        entry = Entry(end.n, Kind.ROUND_END, end.t, LOST_DATA, held.round, held.attempt)
         self._store.handover.publish_input(rid, [entry])
 
     def beat(self, now: float, every_s: float) -> None:
@@ -169,33 +165,37 @@ class Attempt:
         if waits or now - self.heard_at < every_s:
             return
         self._beating = True
-        fence, lease_ms = self._claim.fence, self._lease_ms
+        fence, lease_ms = self._held.fence, self._lease_ms
         call = heartbeat_round(self._store.keys, self._rid, fence=fence, lease_ms=lease_ms)
         self._store.writer.submit(call, self._beaten)
 
-    @property
-    def full(self) -> bool:
-        """Whether too much waits for the log: then await `room` before adding more."""
-        return not self._room.is_set()
-
     async def room(self) -> None:
         """Return once there is room for more entries, or none are wanted any more."""
-        await self._room.wait()
+        while self.full:
+            await self._news()
 
     async def settled(self) -> None:
         """Return once everything is acknowledged, or given up."""
-        await self._settled.wait()
+        while self._flying or self._pending:
+            await self._news()
+
+    async def _news(self) -> None:
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.append(waiter)
+        await waiter
 
     def _flush(self) -> None:
         if self._flying or not self._pending:
             return
-        pending, flying, size = self._pending, self._flying, 0
-        while pending and len(flying) < APPEND_ENTRIES:
-            more = size + len(pending[0][1])
-            if flying and more > APPEND_BYTES:
+        pending, count, size = self._pending, 0, 0
+        for _, data in pending[:APPEND_ENTRIES]:
+            more = size + len(data)
+            if count and more > APPEND_BYTES:
                 break
-            flying.append(pending.popleft())
+            count += 1
             size = more
+        flying = self._flying = pending[:count]
+        del pending[:count]
         self._flying_bytes = size
         outcome = None
         self._seer = self._store.handover.seer(self._rid)
@@ -205,7 +205,7 @@ class Attempt:
         call = append(
             self._store.keys,
             self._rid,
-            fence=self._claim.fence,
+            fence=self._held.fence,
             first_frame_no=self._last + 1,
             items=flying,
             lease_ms=self._lease_ms,
@@ -226,7 +226,7 @@ class Attempt:
         LAG.observe(self.heard_at - self._flown_at)
         self._last += len(flown)
         if not known:  # nobody else waits for frames
-            self._store.handover.publish_input(self._rid, reply.entries(self._claim, flown))
+            self._store.handover.publish_input(self._rid, reply.entries(self._held, flown))
         if reply.cancelled or reply.done:
             self._stop(Stop.DONE if reply.done else Stop.CANCELLED)
         self._flush()
@@ -272,6 +272,9 @@ class Attempt:
 
     def _wake(self) -> None:
         if self._pending_bytes <= PENDING_BYTES // 2 or self.stopped:
-            self._room.set()
-        if not self._flying and not self._pending:
-            self._settled.set()
+            self.full = False
+        if self._waiters:
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                if not waiter.done():  # whoever waited may have been cancelled
+                    waiter.set_result(None)

@@ -12,7 +12,7 @@ from streams.tracing import Trace
 from translator.protocol.entries import RequestEntry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Job:
     """One round to run."""
 
@@ -21,6 +21,11 @@ class Job:
     body: bytes
     trace: Trace | None
     """Where the response stands in a trace."""
+
+    def take_body(self) -> bytes:
+        """The body, once: nobody needs it while the upstream answers."""
+        body, self.body = self.body, b""
+        return body
 
 
 def job_of(claim: Claim) -> Job:

@@ -21,9 +21,8 @@ from ingest.upstream import UpstreamClient
 from streams import metrics
 from streams.asked import Asked
 from streams.faults import StoreFull
-from streams.scripts.call import Call
 from streams.scripts.refused import Refused
-from streams.scripts.rounds import Claim, claim_round
+from streams.scripts.rounds import Claim, Held, claim_round
 from streams.store import Store
 from streams.tracing import Span, Trace, tracing
 from translator.protocol.entries import FRAME, Kind, RoundEnd
@@ -121,7 +120,7 @@ class Round:
     async def run(self) -> None:
         """Claim the round and see it through. Raises nothing but cancellation."""
         try:
-            claim = await (self._asked or self._store.writer.do(self._claim()))
+            claim = await self._claimed()
         except Refused as refusal:
             metrics.count("claims_refused_total", reason=refusal.reason)
         except StoreError as error:
@@ -135,21 +134,28 @@ class Round:
             self._entries = claim.entry.n
             self._claimed_at, self._began = self._loop.time(), claim.entry.t
             self._about = {"response": self.rid, "round": claim.round, "attempt": claim.attempt}
-            await self._carry(job_of(claim), self._attempt(claim))
+            job, attempt = job_of(claim), self._attempt(claim.held)
+            del claim  # with what it brought: a stream may last for hours
+            await self._carry(job, attempt)
 
     def lose(self) -> None:
         """Close the upstream and leave the round to another process (the end of a drain)."""
         self._finish({"how": "lost"})
 
-    def _claim(self) -> Call[Claim]:
+    async def _claimed(self) -> Claim | None:
+        """The claim, for which the create was asked or the log is now; None where the create gave none."""
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            return await asked
         token, lease_ms = secrets.token_hex(8), self._limits.lease_ms
-        return claim_round(self._store.keys, self.rid, token=token, lease_ms=lease_ms)
+        call = claim_round(self._store.keys, self.rid, token=token, lease_ms=lease_ms)
+        return await self._store.writer.do(call)
 
-    def _attempt(self, claim: Claim) -> Attempt:
+    def _attempt(self, held: Held) -> Attempt:
         return Attempt(
             self._store,
             self.rid,
-            claim,
+            held,
             lease_ms=self._limits.lease_ms,
             max_in_bytes=self._limits.max_in_bytes,
             on_stop=self._stopped,
@@ -216,7 +222,7 @@ class Round:
         self._redaction = Redaction.of(upstream)
         self._started_at = self._heard_at = self._loop.time()
         trace = self._trace.headers if self._trace else None
-        async with self._client.open(upstream, job.api, job.body, trace) as answer:
+        async with self._client.open(upstream, job.api, job.take_body(), trace) as answer:
             self._store.handover.publish_opened(self.rid)
             attempt.add_soon([(Kind.OPENED, OPENED)])
             blocks, silent = Blocks(), True

@@ -130,6 +130,7 @@ class UpstreamClient:
         self, upstream: Upstream, api: str, body: bytes, trace: Mapping[str, str]
     ) -> AsyncIterator[Answer]:
         response = await self._post(upstream, api, body, trace)
+        del body  # it is sent, and the answer may take hours
         try:
             if response.status != 200:
                 raise RoundError(await _refusal(response, upstream))

@@ -6,9 +6,8 @@ never written twice (design invariants 2 and 4). No IO here; called by `workers.
 """
 
 import hashlib
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Final
 
@@ -63,10 +62,10 @@ class Fold:
 
     def __init__(self, rid: str, lease: Lease) -> None:
         self._machine = Machine(rid)
-        self._lease = lease
+        self._lease = replace(lease, entries=())  # they are fed, and need not be kept
         self._hash = hashlib.blake2b(digest_size=16)  # over all frames folded again or taken
         self._refolded = 0  # frames that the refold has made again
-        self._batches: deque[Batch] = deque()  # made, not yet taken; only the last may be open
+        self._batches: list[Batch] = []  # made, not yet taken; only the last may be open
         self._taken: Batch | None = None  # set by `take`, cleared by `committed`
         self.began = 0  # the server's time at the first entry, ms
         self.fed = 0  # number of the last entry that was fed
@@ -143,7 +142,7 @@ class Fold:
         """The next batch, or None while one is under way or there is nothing to commit."""
         if self._taken is not None or not self._batches:
             return None
-        batch = self._taken = self._batches.popleft()
+        batch = self._taken = self._batches.pop(0)
         for frame in batch.frames:
             self._hash.update(frame)
         batch.first_seq = self.seq + 1

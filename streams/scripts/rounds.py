@@ -24,6 +24,14 @@ ANY_ROUND = 0
 LOST_DATA = b'{"how":"lost"}'
 
 
+class Held(NamedTuple):
+    """An attempt at a round, by whoever claimed it. `fence` goes into each of its calls."""
+
+    round: int
+    attempt: int
+    fence: str
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A round is taken. `fence` goes into every later call of this attempt.
@@ -40,6 +48,11 @@ class Claim:
     request: bytes
     dup: bool
 
+    @property
+    def held(self) -> Held:
+        """What has to be kept of it for as long as the upstream streams."""
+        return Held(self.round, self.attempt, self.fence)
+
 
 class AppendResult(NamedTuple):
     """Where the appended entries stand: `first`, `first + 1`, … all stamped `t`. A tuple, since one is made for every frame.
@@ -54,13 +67,13 @@ class AppendResult(NamedTuple):
     dup: bool
     committed: bool
 
-    def entries(self, claim: Claim, items: Sequence[tuple[str, bytes]]) -> list[Entry]:
+    def entries(self, held: Held, items: Sequence[tuple[str, bytes]]) -> list[Entry]:
         """The entries as the log holds them, given the items that were appended."""
         n, t = self.first, self.t
         return [
             Entry(n + i, kind, t, data)
             if kind == Kind.FRAME
-            else Entry(n + i, kind, t, data, claim.round, claim.attempt)
+            else Entry(n + i, kind, t, data, held.round, held.attempt)
             for i, (kind, data) in enumerate(items)
         ]
 

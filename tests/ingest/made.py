@@ -8,6 +8,7 @@ import orjson
 from streams.asked import Asked
 from streams.scripts.outputs import Lease
 from streams.scripts.responses import create
+from streams.scripts.rounds import Claim
 from streams.store import Store
 from translator.protocol.entries import Entry
 
@@ -42,9 +43,10 @@ async def made(
     data: bytes | None = None,
     rid: str | None = None,
     lease: Asked[Lease] | None = None,
+    claim: Asked[Claim] | None = None,
     **request: Any,
 ) -> str:
-    """Create a response with an open round, and answer who asked for its lease; its id."""
+    """Create a response with an open round, and answer who asked for lease or claim; its id."""
     rid = rid or f"resp_{secrets.token_hex(16)}"
     created = await store.writer.do(
         create(
@@ -58,10 +60,13 @@ async def made(
             run_ms=run_ms,
             retention_ms=RETENTION_MS,
             lease=lease,
+            claim=claim,
         )
     )
     if lease is not None:
         lease.answer(created.lease)
+    if claim is not None:
+        claim.answer(created.claim)
     return rid
 
 

@@ -1,5 +1,7 @@
 import asyncio
 import gzip
+import secrets
+import sys
 import zlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -15,7 +17,7 @@ from streams.scripts.outputs import acquire, commit
 from streams.scripts.responses import cancel, delete
 from streams.scripts.rounds import claim_round, heartbeat_round, lost
 from streams.store import Store
-from tests.ingest.made import entries, made, said
+from tests.ingest.made import entries, made, request_data, said
 from tests.ingest.server import End, Server, text_stream
 from tests.stall import longest_stall
 from tests.wait import wait_until
@@ -93,6 +95,35 @@ async def test_frames_are_in_the_log_while_the_upstream_pauses(runner: Runner, s
 
 async def log_has(store: Store, rid: str, kind: str, times: int) -> bool:
     return [k for k, _ in await said(store, rid)].count(kind) >= times
+
+
+async def test_a_round_that_a_create_claims_is_streamed_like_any_other(runner, store) -> None:
+    runner.server.play(*text_stream("a"))
+    rid = f"resp_{secrets.token_hex(16)}"
+    one = runner.round(rid)
+    claim = one.asked()
+    running = asyncio.create_task(one.run())
+    await made(store, rid=rid, claim=claim)
+    await running
+    log = await said(store, rid)
+    assert (kinds(log)[0], end_of(log)) == ("attempt", {"how": "ok"})
+
+
+async def test_what_is_sent_upstream_is_not_held_while_the_answer_comes(runner, store) -> None:
+    go_on = asyncio.Event()
+    blocks = text_stream("a")
+    runner.server.play(*blocks[:2], go_on, *blocks[2:])
+    rid = f"resp_{secrets.token_hex(16)}"
+    one = runner.round(rid)
+    running = asyncio.create_task(one.run())
+    data, body = request_data(rid), bytes(1000).replace(b"\0", b"1")
+    await made(store, rid=rid, data=data, round_body=body, claim=one.asked())
+    await wait_until(lambda: log_has(store, rid, "frame", 2))
+    nobody_has_it = bytes(999)
+    assert sys.getrefcount(data) == sys.getrefcount(nobody_has_it)
+    assert sys.getrefcount(body) == sys.getrefcount(nobody_has_it)
+    go_on.set()
+    await running
 
 
 async def test_entries_are_handed_over_as_the_log_holds_them(runner: Runner, store) -> None:

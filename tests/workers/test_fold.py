@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from streams.scripts.outputs import Lease
@@ -183,3 +185,14 @@ def test_what_is_discarded_is_not_committed():
     assert fold.pending_bytes == 0
     with pytest.raises(AssertionError):
         fold.committed()
+
+
+def test_entries_that_came_with_the_lease_are_not_held_once_they_are_folded():
+    data = request_data(RID)
+    lease = Lease("f", 0, -1, "", False, (Entry(1, Kind.REQUEST, 1, data), *log("a")[1:3]))
+    fold = Fold(RID, lease)
+    assert fold.feed(lease.entries) == 3
+    del lease
+    nobody_has_it = bytes(999)
+    assert sys.getrefcount(data) == sys.getrefcount(nobody_has_it)
+    assert len(batches(fold)) == 1
