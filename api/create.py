@@ -324,7 +324,7 @@ class Create:
                 await entered
         wanted = Wanted.of(store.work, rid, opens=opens)
         try:
-            creating = wanted.send(store.writer, call(wanted))
+            creating = wanted.send(store.writer, call)
         except LimitPassed:
             entered.cancel()
             raise too_large() from None

@@ -5,6 +5,7 @@ create, whether or not whoever sent it still waits. Called by `api.create`.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -30,8 +31,13 @@ class Wanted:
         """Ask the workers. `opens`: round 1 is created with the response."""
         return cls(work.ask("translate", rid), work.ask("rounds", rid) if opens else None)
 
-    def send(self, writer: Sender, call: Call[Created]) -> "asyncio.Future[Created]":
-        """Send the create, which must be given once, and have the workers answered. Raises LimitPassed."""
+    def send(
+        self, writer: Sender, make: Callable[["Wanted"], Call[Created]]
+    ) -> "asyncio.Future[Created]":
+        """Make the create that asks for these, send it, and have the workers answered. Raises LimitPassed.
+
+        Call it once, and in any case: nobody else answers them.
+        """
         future: asyncio.Future[Created] = asyncio.get_running_loop().create_future()
         settle = into(future)
 
@@ -40,8 +46,8 @@ class Wanted:
             self._answer(None if isinstance(reply, RespoolError) else reply)
 
         try:
-            writer.submit(call, on_reply)
-        except RespoolError:
+            writer.submit(make(self), on_reply)
+        except Exception:
             self._answer(None)
             raise
         return future

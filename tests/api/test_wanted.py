@@ -7,8 +7,9 @@ import pytest
 
 from api.wanted import Wanted
 from streams.asked import Asked
+from streams.scripts.call import Call
 from streams.scripts.refused import Reason, Refused
-from streams.scripts.responses import create
+from streams.scripts.responses import Created, create
 from streams.store import Store
 from streams.writer import MAX_CALL_BYTES
 from translator.protocol.errors import LimitPassed
@@ -42,21 +43,22 @@ def working(store: Store, kind: str) -> Worker:
 
 
 def sending(store: Store, rid: str, *, opens: bool = True, body: bytes = b"{}") -> asyncio.Future:
-    wanted = Wanted.of(store.work, rid, opens=opens)
-    call = create(
-        store.keys,
-        rid,
-        tenant="",
-        store=True,
-        background=False,
-        request_data=body,
-        round_body=b"{}" if opens else None,
-        run_ms=60_000,
-        retention_ms=60_000,
-        lease=wanted.lease,
-        claim=wanted.claim,
-    )
-    return wanted.send(store.writer, call)
+    def make(wanted: Wanted) -> Call[Created]:
+        return create(
+            store.keys,
+            rid,
+            tenant="",
+            store=True,
+            background=False,
+            request_data=body,
+            round_body=b"{}" if opens else None,
+            run_ms=60_000,
+            retention_ms=60_000,
+            lease=wanted.lease,
+            claim=wanted.claim,
+        )
+
+    return Wanted.of(store.work, rid, opens=opens).send(store.writer, make)
 
 
 def new() -> str:
