@@ -202,6 +202,8 @@ class Writer:
             await self._load()
         while True:
             if self._waiting and exchange.may_send:
+                if exchange.flights and not self._link.connected:  # a new one would answer for it
+                    raise ConnectionResetError("the connection was dropped between two replies")
                 batch = self._take()
                 now = loop.time()
                 exchange.flights.append(deque(batch))

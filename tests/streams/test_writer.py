@@ -226,6 +226,32 @@ async def test_a_short_outage_is_waited_out(behind):
     assert (await appending).first == 4
 
 
+async def test_who_drops_the_connection_between_two_replies_gives_nobody_anothers_reply(valkey_url):
+    """As whoever watches the sentinels does: what is sent next goes over a new connection, the replies are the old one's."""
+    connections = await connect(valkey_url)
+    writer = Writer(connections)
+    running = asyncio.create_task(writer.run())
+    dropping, replies = [], {}
+
+    def replied(n: int, reply: object) -> None:
+        replies[n] = reply
+        if n == writing.BREATH - 1:
+            dropping.append(asyncio.ensure_future(writer._link.drop()))
+            submit(1_000)
+
+    def submit(n: int) -> None:
+        writer.submit(plain("ECHO", n), lambda reply: replied(n, reply))
+
+    for n in range(2 * writing.BREATH):
+        submit(n)
+    await writer.drained()
+    assert len(replies) == 2 * writing.BREATH + 1
+    assert all(reply == b"%d" % n for n, reply in replies.items())
+    running.cancel()
+    await asyncio.wait([running, *dropping])
+    await connections.close()
+
+
 async def test_a_long_outage_reaches_every_caller_and_the_writer_works_on_afterwards(behind):
     proxy, rig = behind
     proxy.away = True
