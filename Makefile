@@ -7,6 +7,9 @@ CANDIDATES := python3 python3.13 python3.12 python3.11 python3.14 python
 FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(FITS)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
+# A process that finds no compiled code compiles all that it imports, and the tests start hundreds of them.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 READY := .venv/.installed
 CODE := translator streams ingest workers api respool benchmarks

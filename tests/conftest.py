@@ -11,6 +11,7 @@ import itertools
 import os
 import re
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,6 +33,12 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 _numbers = itertools.count()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where only those are wanted that are alone, do not import the modules that have none: most of them."""
+    wanted = config.option.markexpr == "alone" and collection_path.suffix == ".py"
+    return True if wanted and "mark.alone" not in collection_path.read_text() else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

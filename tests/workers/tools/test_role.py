@@ -357,7 +357,6 @@ async def test_a_worker_that_vanishes_costs_one_lease(store, mcp):
 
 
 @pytest.mark.slow
-@pytest.mark.alone
 @pytest.mark.timeout(60)
 async def test_kill_9_in_the_middle_of_five_calls_leaves_one_result_each(valkey_url, mcp, tmp_path):
     namespace = f"kill-{secrets.token_hex(4)}"
@@ -365,7 +364,7 @@ async def test_kill_9_in_the_middle_of_five_calls_leaves_one_result_each(valkey_
     given = {
         "REDIS_URL": valkey_url,
         "NAMESPACE": namespace,
-        "LEASE_S": "0.5",
+        "LEASE_S": "2",  # whoever lives renews it, however busy the machine is
         "MCP_ALLOWED_HOSTS": mcp.host,
         "PORT": "0",
         "UPSTREAM_URL": "http://127.0.0.1:9/v1",
