@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from respool.demo_upstream import serving
-from respool.replica import Replica, port_is_free
+from respool.replica import Replica, reserved
 from respool.roles import Role
 from respool.settings import Settings
 from respool.unusable import Unusable
@@ -62,7 +62,7 @@ async def _run(*, once: bool) -> int:
             "RESPOOL_LOG_LEVEL": "WARNING",
             "RESPOOL_DEBUG_UI": "true",
         }
-        second = Replica(folder, settings, port=PORT if port_is_free(PORT) else None)
+        second = Replica(folder, settings, port=stack.enter_context(reserved(PORT)))
         first = Replica(folder, settings, roles=[Role.API])
         for replica in (second, first):
             stack.push_async_callback(replica.stop)

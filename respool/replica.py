@@ -6,13 +6,16 @@ all want the real thing: another process, another pid.
 """
 
 import asyncio
+import fcntl
 import os
 import signal
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import gettempdir
 from types import TracebackType
 from typing import Self
 
@@ -35,15 +38,23 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def port_is_free(port: int) -> bool:
-    """Whether somebody else has it."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+@contextmanager
+def reserved(port: int) -> Iterator[int | None]:
+    """The port, unless somebody has it or has reserved it here; then None.
+
+    A process takes a second to start, and whoever starts another one meanwhile must not take its port for free.
+    """
+    with ExitStack() as stack:
         try:
-            probe.bind(("127.0.0.1", port))
+            held = stack.enter_context(Path(gettempdir(), f"respool-{port}.lock").open("a"))
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(("127.0.0.1", port))
         except OSError:
-            return False
-    return True
+            yield None
+        else:
+            yield port
 
 
 class Replica:

@@ -9,7 +9,7 @@ from benchmarks.load import Load
 from benchmarks.rows import Row
 from benchmarks.session import session
 
-PACED = Row("paced", Load(1, 30, 5), "age_p50")
+PACED = Row("paced", Load(1, 30, 20), "age_p50")
 
 
 def test_what_is_switched_off_is_there() -> None:
