@@ -26,7 +26,7 @@ from streams.embedded import find_server
 from tests.servers import BINARY, QUIET, clustered, serving
 from tests.stores import GIVEN
 
-MAIN = "create stream retrieve replicas cancel delete idempotency unstored sealed history tenancy"
+MAIN = "create stream retrieve replicas cancel delete idempotency unstored sealed history tenancy places"
 """The api's tests of what a store has to do with."""
 CONTRACT = (
     *("tests/streams", "tests/ingest/test_run.py"),
@@ -36,7 +36,7 @@ CONTRACT = (
 TROUBLE = (
     *("tests/streams/test_full.py", "tests/streams/test_failover.py", "tests/ingest/test_full.py"),
     *("tests/api/test_trouble.py", "tests/api/test_access.py"),
-    *("tests/cluster/test_nodes.py", "tests/cluster/test_gateway.py"),
+    *(f"tests/cluster/test_{name}.py" for name in ("nodes", "gateway", "places")),
 )
 DEBIAN = (
     "redis-server",
