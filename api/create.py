@@ -261,13 +261,19 @@ class Create:
             custom_formats=upstream.custom_formats,
             gateway_tools=self._settings.gateway_tools,
         )
-        limits = self._settings.limits
+        items = input_items(rid, asked)
         entry = request_entry(
-            rid, tenant, asked, earlier, upstream=upstream, limits=limits, trace=trace
+            *(rid, tenant, asked, earlier),
+            upstream=upstream,
+            limits=self._settings.limits,
+            trace=trace,
+            items=items,
         )
         if len(entry) > self._room:
             raise too_large()
-        body = None if checked.needed else first_round(rid, asked, earlier, checked.tools, upstream)
+        body = None
+        if not checked.needed:
+            body = first_round(asked.body, [*earlier, *items], checked.tools, upstream)
         if len(entry) + len(body or b"") > self._room:
             raise too_large()
         servers = secrets_of(checked.servers)
@@ -412,16 +418,12 @@ def read(raw: bytes) -> CreateRequest:
 
 
 def first_round(
-    rid: str,
-    asked: CreateRequest,
-    earlier: list[dict[str, Any]],
-    tools: ToolMap,
-    upstream: Upstream,
+    asked: dict[str, Any], items: list[dict[str, Any]], tools: ToolMap, upstream: Upstream
 ) -> bytes:
     """The exact body of round 1."""
     body = upstream_body(
-        asked.body,
-        [*earlier, *input_items(rid, asked)],
+        asked,
+        items,
         tools,
         api=upstream.api,
         reasoning_history=upstream.reasoning_history,

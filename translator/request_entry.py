@@ -45,8 +45,12 @@ def request_entry(
     upstream: Upstream,
     limits: Mapping[str, int],
     trace: dict[str, str] | None = None,
+    items: list[dict[str, Any]] | None = None,
 ) -> bytes:
-    """The RequestEntry as JSON. Its `request` has no `input`: that is `input`, with ids."""
+    """The RequestEntry as JSON. Its `request` has no `input`: that is `input`, with ids.
+
+    `items` are the request's `input_items`, for a caller that needs them, too: of a long request they cost ms.
+    """
     body = {key: value for key, value in request.body.items() if key != "input"}
     if body.get("tools"):
         body["tools"] = [without_secrets(tool) for tool in body["tools"]]
@@ -55,7 +59,7 @@ def request_entry(
         id=rid,
         tenant=tenant,
         request=body,
-        input=input_items(rid, request),
+        input=input_items(rid, request) if items is None else items,
         history=list(history),
         upstream={
             "id": upstream.id,

@@ -128,3 +128,10 @@ def test_a_later_turn_does_not_know_the_servers_that_an_input_item_declared():
     item = {"type": "additional_tools", "id": "at_1", "tools": [{"type": "web_search"}, server]}
     entry = {"request": {}, "input": [item], "history": []}
     assert history_of(entry, []) == [item | {"tools": [{"type": "web_search"}]}]
+
+
+def test_items_that_the_caller_has_already_make_the_same_entry():
+    made = request(input=[user("a"), user([])])
+    bare = request_entry(RID, "me", made, [], upstream=UPSTREAM, limits={})
+    items = input_items(RID, made)
+    assert request_entry(RID, "me", made, [], upstream=UPSTREAM, limits={}, items=items) == bare
