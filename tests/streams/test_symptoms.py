@@ -125,8 +125,8 @@ async def test_a_quiet_run_outlives_three_retentions_and_its_keys_go_together(ri
 
 async def test_a_blocked_read_that_is_cancelled_leaves_no_reply_for_the_next_one(store):
     """Elsewhere the reply came in to whoever used the connection next, or froze it."""
-    link: Link = store.connections.link()
     key = f"{store.keys.ns}:blocked"
+    link: Link = store.connections.link(key)
     for _ in range(3):
         reading = asyncio.ensure_future(link.call("XREAD", "BLOCK", 60_000, "STREAMS", key, "0"))
         await asyncio.sleep(0.01)
