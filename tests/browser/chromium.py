@@ -10,15 +10,18 @@ import shutil
 import signal
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-from selenium import webdriver
-from selenium.webdriver.common.action_chains import ActionChains
-from selenium.webdriver.common.by import By
+from typing import TYPE_CHECKING, Any
 
 from tests.wait import wait_until
 
+if TYPE_CHECKING:  # an extra: without it the tests are left out, but they are still read
+    from selenium import webdriver
+    from selenium.webdriver.common.action_chains import ActionChains
+
+BY_CSS = "css selector"
+"""WebDriver's name for it."""
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -33,12 +36,17 @@ SOON_S = 10.0
 def missing() -> str:
     """What this machine lacks to run a browser, or nothing."""
     wanted = {"chromium": "Debian's chromium", "chromedriver": "Debian's chromium-driver"}
-    return ", ".join(name for command, name in wanted.items() if shutil.which(command) is None)
+    lacks = [name for command, name in wanted.items() if shutil.which(command) is None]
+    if find_spec("selenium") is None:
+        lacks.append("the Python package selenium")
+    return ", ".join(lacks)
 
 
 @contextmanager
-def chromium(folder: Path) -> Iterator[webdriver.Chrome]:
+def chromium(folder: Path) -> "Iterator[webdriver.Chrome]":
     """A browser with a profile of its own, gone at the end with every process of it."""
+    from selenium import webdriver
+
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
     for flag in (*FLAGS, f"--user-data-dir={folder}", "--window-size={},{}".format(*WINDOW)):
@@ -76,7 +84,7 @@ def page_threads(pid: int) -> dict[int, tuple[int, int]]:
 class Browser:
     """One page after another in one browser."""
 
-    def __init__(self, driver: webdriver.Chrome) -> None:
+    def __init__(self, driver: "webdriver.Chrome") -> None:
         self._driver = driver
         self.errors: list[str] = []
         """What the console said that was an error or a warning, so far."""
@@ -141,27 +149,32 @@ class Browser:
             )
         )
 
+    def _chain(self) -> "ActionChains":
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        return ActionChains(self._driver, duration=0)
+
     async def click(self, css: str) -> None:
         """A real click in the middle of an element: one that something else covers is not clicked."""
-        await asyncio.to_thread(lambda: self._driver.find_element(By.CSS_SELECTOR, css).click())
+        await asyncio.to_thread(lambda: self._driver.find_element(BY_CSS, css).click())
 
     async def press(self, *keys: str) -> None:
         """Real keys, to whatever has the focus."""
-        chain = ActionChains(self._driver, duration=0)
+        chain = self._chain()
         for key in keys:
             chain.send_keys(key)
         await asyncio.to_thread(chain.perform)
 
     async def hover(self, css: str, dx: int = 0, dy: int = 0) -> None:
         """The pointer over an element, from its middle."""
-        chain = ActionChains(self._driver, duration=0)
-        place = self._driver.find_element(By.CSS_SELECTOR, css)
+        chain = self._chain()
+        place = self._driver.find_element(BY_CSS, css)
         await asyncio.to_thread(chain.move_to_element_with_offset(place, dx, dy).perform)
 
     async def click_at(self, css: str, dx: int = 0, dy: int = 0) -> None:
         """A click beside the middle of an element."""
-        chain = ActionChains(self._driver, duration=0)
-        place = self._driver.find_element(By.CSS_SELECTOR, css)
+        chain = self._chain()
+        place = self._driver.find_element(BY_CSS, css)
         await asyncio.to_thread(chain.move_to_element_with_offset(place, dx, dy).click().perform)
 
     async def share(self, work: Awaitable[object]) -> float:

@@ -5,6 +5,8 @@ import pytest
 
 from streams.store import Store
 from tests.api.tools.rig import Rig
+from tests.browser.chromium import Browser, chromium, missing
+from tests.browser.stage import stage
 
 REQUIRED = "RESPOOL_TEST_BROWSER"
 """Set where a missing browser is a failure and not a reason to leave the tests out (CI)."""
@@ -13,18 +15,8 @@ REQUIRED = "RESPOOL_TEST_BROWSER"
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory) -> Iterator[object]:
     """The browser of this session. Skips where there is none."""
-    try:
-        import selenium  # noqa: F401 - an extra
-
-        from tests.browser.chromium import missing
-
-        lacks = missing()
-    except ImportError:
-        lacks = "the Python package selenium"
-    if lacks:
+    if lacks := missing():
         (pytest.fail if os.environ.get(REQUIRED) else pytest.skip)(f"make test-browser: no {lacks}")
-    from tests.browser.chromium import chromium
-
     with chromium(tmp_path_factory.mktemp("chromium")) as running:
         yield running
 
@@ -32,8 +24,6 @@ def driver(tmp_path_factory) -> Iterator[object]:
 @pytest.fixture
 async def browser(driver) -> AsyncIterator[object]:
     """The browser with nothing open. A test whose page said an error in the console fails, unless it took it out."""
-    from tests.browser.chromium import Browser
-
     page = Browser(driver)
     await page.tidy()
     yield page
@@ -44,8 +34,6 @@ async def browser(driver) -> AsyncIterator[object]:
 @pytest.fixture
 async def rig(store: Store, browser) -> AsyncIterator[Rig]:
     """A gateway with the debug page, which the browser has left when it ends."""
-    from tests.browser.stage import stage
-
     async with stage(store) as made:
         yield made
         await browser.leave()
