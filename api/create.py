@@ -15,6 +15,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -54,6 +55,7 @@ from api.turns import Turns
 from api.unstored import ReaderLease
 from api.wanted import Wanted
 from streams import metrics
+from streams.faults import StoreFull
 from streams.hub import Reader
 from streams.opening import Refusal
 from streams.scripts import responses
@@ -70,6 +72,7 @@ from translator.protocol.errors import (
     LimitPassed,
     RequestError,
     RespoolError,
+    StoreError,
     UpstreamError,
 )
 from translator.protocol.json import dumps, loads
@@ -315,32 +318,32 @@ class Create:
         *,
         opens: bool,
     ) -> int:
-        """The `due` entry, then the response, in one exchange with the store and in this order. Returns `created`.
+        """The `due` entry, then the response, in this order. Returns `created`.
 
         Where this process does the work itself, the create grants it its leases: the first byte waits for one round trip
-        instead of three. It fails where there is no place for it; only in a cluster, where places are in another slot,
-        that is asked before.
+        instead of three. `due` goes in the same exchange; only in a cluster, where that is in another slot, its answer is
+        awaited before. The create fails where there is no place for it.
         """
         store, after_ms = self._store, int(self._settings.lease_s * 1000)
         if place is None:
             entered = store.due.enter(rid, after_ms=after_ms)
         else:
             entered = store.due.begin(rid, after_ms=after_ms, place=place)
-            if store.connections.clustered:
-                await entered
+        if store.connections.clustered:
+            await entered
         wanted = Wanted.of(store.work, rid, opens=opens)
         try:
-            creating = wanted.send(store.writer, call)
+            creating = wanted.send(store.writer, call, entered)
         except LimitPassed:
             entered.cancel()
+            await self._forget(rid)
             raise too_large() from None
         entry, created = await asyncio.gather(entered, creating, return_exceptions=True)
-        if isinstance(
-            entry, Refused
-        ):  # there is no place, and so no response either; this tells whose bound it is
-            raise entry
         if isinstance(created, BaseException):
-            raise created
+            if isinstance(created, StoreFull) and entry is None:
+                await self._forget(rid)
+            # Where there is no place there is no response either; the due set tells why.
+            raise entry if isinstance(entry, BaseException) else created
         if isinstance(entry, BaseException):  # what no sweeper would find must not run
             await remove(store, rid)
             raise entry
@@ -349,6 +352,11 @@ class Create:
         if opens and created.claim is None:
             store.work.offer("rounds", rid)
         return created.created
+
+    async def _forget(self, rid: str) -> None:
+        """Give back at once the place of a response that was surely not created; a sweeper does so where this fails."""
+        with suppress(StoreError):
+            await self._store.due.drop(rid)
 
     async def _answer(
         self, request: Request, asked: CreateRequest, begun: Begun, *, ids: bool, asked_at: float

@@ -32,18 +32,23 @@ class Wanted:
         return cls(work.ask("translate", rid), work.ask("rounds", rid) if opens else None)
 
     def send(
-        self, writer: Sender, make: Callable[["Wanted"], Call[Created]]
+        self,
+        writer: Sender,
+        make: Callable[["Wanted"], Call[Created]],
+        entered: "asyncio.Future[None]",
     ) -> "asyncio.Future[Created]":
         """Make the create that asks for these, send it, and have the workers answered. Raises LimitPassed.
 
-        Call it once, and in any case: nobody else answers them.
+        `entered` is the answer of the due set, which comes first: what no sweeper would find must not run, even where it
+        was created. Call it once, and in any case: nobody else answers the workers.
         """
         future: asyncio.Future[Created] = asyncio.get_running_loop().create_future()
         settle = into(future)
 
         def on_reply(reply: Created | RespoolError) -> None:
             settle(reply)
-            self._answer(None if isinstance(reply, RespoolError) else reply)
+            found = entered.done() and not entered.cancelled() and entered.exception() is None
+            self._answer(reply if found and isinstance(reply, Created) else None)
 
         try:
             writer.submit(make(self), on_reply)

@@ -26,7 +26,8 @@ class SeenPart:
     """A part as the client has seen it."""
 
     kind: PartKind
-    text: str = ""
+    said: list[str] = field(default_factory=list)
+    """The pieces of its text: joined once, as there may be a hundred thousand."""
     annotations: list[Any] = field(default_factory=list)
     logprobs: list[Any] = field(default_factory=list)
     text_done: bool = False
@@ -34,7 +35,7 @@ class SeenPart:
 
     def whole(self) -> Event:
         """The part as it ends."""
-        part: Event = {"type": self.kind, TEXT_KEY[self.kind]: self.text}
+        part: Event = {"type": self.kind, TEXT_KEY[self.kind]: "".join(self.said)}
         if self.kind == "output_text":
             part |= {"annotations": self.annotations, "logprobs": self.logprobs}
         return part
@@ -46,7 +47,8 @@ class SeenItem:
 
     added: Event
     parts: list[SeenPart] = field(default_factory=list)
-    text: str = ""
+    said: list[str] = field(default_factory=list)
+    """The pieces of a call's arguments or input."""
     told: bool = False
     """Of a call: the client has its whole text."""
     final: Event | None = None
@@ -94,13 +96,14 @@ class Closing:
                 "function_call_arguments" | "custom_tool_call_input" | "mcp_call_arguments",
                 "delta",
             ]:
-                item.text += event["delta"]
+                item.said.append(event["delta"])
             case ["function_call_arguments" | "custom_tool_call_input", "done"]:
                 item.told = True
             case [_, verb] if kind.rpartition(".")[0] in BASES.values():
                 part = item.part(event)
-                part.text += event["delta"] if verb == "delta" else ""
-                part.logprobs += event.get("logprobs", []) if verb == "delta" else []
+                if verb == "delta":
+                    part.said.append(event["delta"])
+                    part.logprobs += event.get("logprobs", [])
                 part.text_done = verb == "done"
 
     def _close(self, index: int, item: SeenItem) -> list[Event]:
@@ -108,7 +111,7 @@ class Closing:
         events: list[Event] = []
         if item_type in CALLS:
             status = "completed" if item.told else "incomplete"
-            item.final = item.added | {"status": status, CALL_FIELD[item_type]: item.text}
+            item.final = item.added | {"status": status, CALL_FIELD[item_type]: "".join(item.said)}
             if not item.told:
                 return []
         else:
@@ -145,7 +148,7 @@ class Closing:
         if "status" in final:
             final["status"] = "failed" if final["type"] == "web_search_call" else "incomplete"
         if final["type"] == "mcp_call":
-            final["arguments"] = item.text
+            final["arguments"] = "".join(item.said)
         if final["type"] in ("message", "reasoning"):
             final["content"] = [one.whole() for one in item.parts if one.kind != "summary_text"]
         if final["type"] == "reasoning":

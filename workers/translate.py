@@ -247,6 +247,8 @@ class Translation:
         fold, refused = self._fold, isinstance(reply, (Refused, StoreFull))
         if self._broken:
             self.flush()
+        elif isinstance(reply, Refused) and reply.reason is Reason.MISSING:
+            self._close(Reason.MISSING)  # deleted: there is nothing to read anew
         elif isinstance(reply, RespoolError) and not refused:
             self.away(reply)
         elif isinstance(reply, RespoolError) or reply.first != first or fold.ended:
@@ -375,7 +377,8 @@ class Translation:
             return
         committed = await committed_frames(store.logs, rid)
         first = await store.logs.read_input(rid, 0, 1)
-        last = ending(rid, committed, state.seq, first, state.created)
+        # In a thread: the streams of others go on meanwhile.
+        last = await asyncio.to_thread(ending, rid, committed, state.seq, first, state.created)
         call = commit(
             store.keys,
             rid,

@@ -8,6 +8,7 @@ for `committed_frames`; called by `workers.translate`.
 
 import hashlib
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,12 +17,16 @@ import orjson
 from streams.faults import LogLost
 from streams.logs import Logs
 from streams.scripts.refused import Refused
+from streams.writer import MAX_CALL_BYTES
 from translator.closing import Closing
 from translator.protocol.entries import Entry, Kind, RequestEntry
 from translator.protocol.response import template
 from translator.protocol.sse import fields, frame
 
 log = logging.getLogger(__name__)
+
+ROOM_BYTES: Final = MAX_CALL_BYTES // 2
+"""What an end may weigh; it is committed in one step. A text that is closed stands in it four times."""
 
 MESSAGE: Final = "The response could not be continued after a fault of the gateway."
 
@@ -36,25 +41,41 @@ class Ending:
 
 
 def ending(rid: str, committed: list[bytes], seq: int, first: list[Entry], created: int) -> Ending:
-    """The frames that follow `seq`.
+    """The frames that follow `seq`; of a large response it takes a second.
 
     `first` is what the input log begins with and `created` the time in its state: they stand in
-    for a response that has no frame yet.
+    for a response that has no frame yet. What has no room is left out, the events that close
+    items first: an end that nobody can commit would be none.
     """
-    payloads = [_payload(one) for one in committed]
-    response = _last_response(payloads)
-    frames: list[bytes] = []
+    response: dict[str, Any] | None = None
+    closing, digest = Closing(), hashlib.blake2b(digest_size=16)
+    for one in committed:
+        payload = _payload(one)
+        response = payload.get("response", response)
+        closing.see(payload)
+        digest.update(one)
+    opening: list[bytes] = []
     if response is None:
         response = _begun(rid, first, created)
         if seq < 0:  # a stream begins with created, whatever comes then
-            frames.append(_lifecycle("response.created", 0, response))
-    closing = Closing()
-    for payload in payloads:
-        closing.see(payload)
+            opening.append(_lifecycle("response.created", 0, response))
     missing, output = closing.close()
-    for event in missing:
-        kind = {"type": event["type"], "sequence_number": seq + 1 + len(frames)}
-        frames.append(frame(event["type"], kind | event))
+    frames: list[bytes] = []
+    for events, items in ((missing, output), ([], output), ([], [])):
+        frames = [*opening, *_last_frames(seq + 1 + len(opening), events, response, items)]
+        if sum(map(len, frames)) <= ROOM_BYTES:
+            break
+    for one in frames:
+        digest.update(one)
+    return Ending(seq + 1, frames, digest.hexdigest())
+
+
+def _last_frames(
+    seq: int, events: list[dict[str, Any]], response: dict[str, Any], output: list[dict[str, Any]]
+) -> Iterator[bytes]:
+    for number, event in enumerate(events, seq):
+        kind = {"type": event["type"], "sequence_number": number}
+        yield frame(event["type"], kind | event)
     failed = {
         **response,
         "status": "failed",
@@ -63,11 +84,7 @@ def ending(rid: str, committed: list[bytes], seq: int, first: list[Entry], creat
         "completed_at": None,
         "incomplete_details": None,
     }
-    frames.append(_lifecycle("response.failed", seq + 1 + len(frames), failed))
-    digest = hashlib.blake2b(digest_size=16)
-    for one in committed + frames:
-        digest.update(one)
-    return Ending(seq + 1, frames, digest.hexdigest())
+    yield _lifecycle("response.failed", seq + len(events), failed)
 
 
 async def committed_frames(logs: Logs, rid: str) -> list[bytes]:
@@ -88,13 +105,6 @@ def _lifecycle(kind: str, seq: int, response: dict[str, Any]) -> bytes:
 def _payload(one: bytes) -> dict[str, Any]:
     payload: dict[str, Any] = orjson.loads(fields(one.strip(b"\n"))[1])
     return payload
-
-
-def _last_response(payloads: list[dict[str, Any]]) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = None
-    for payload in payloads:
-        found = payload.get("response", found)
-    return found
 
 
 def _begun(rid: str, first: list[Entry], created: int) -> dict[str, Any]:

@@ -81,6 +81,37 @@ async def test_a_full_store_fails_what_runs_and_refuses_what_comes_until_there_i
     assert (await own.made())["status"] == "completed"
 
 
+async def test_creates_that_a_full_store_refuses_keep_no_place_and_say_what_is_full(
+    served: Served, upstream: Server
+):
+    async with (
+        Store.open(served.url, "trouble", retry_for_s=PATIENCE_S) as store,
+        running(store, upstream, max_open=1) as gateway,
+    ):
+        upstream.play(*TEXT)
+        served.ask("CONFIG", "SET", "maxmemory", "100kb")
+        for _ in range(3):
+            refused = await gateway.create()
+            assert (refused.status, refused.error["code"]) == (503, "store_full")
+        assert not upstream.requests
+        served.ask("CONFIG", "SET", "maxmemory", "0")
+        assert (await gateway.made())["status"] == "completed"
+
+
+async def test_what_the_due_set_does_not_take_is_not_run(served: Served, upstream: Server):
+    async with (
+        Store.open(served.url, "trouble", retry_for_s=PATIENCE_S) as store,
+        running(store, upstream, roles=True) as gateway,
+    ):
+        await store.connections.command("DEL", store.keys.due)
+        await store.connections.command("SET", store.keys.due, "no set")
+        upstream.play(*TEXT)
+        refused = await gateway.create()
+        assert refused.status == 503
+        assert not upstream.requests
+        assert await gateway.keys("resp_") == []
+
+
 async def test_a_primary_that_is_a_replica_for_a_while_is_waited_for(
     own: Gateway, served: Served, upstream: Server
 ):

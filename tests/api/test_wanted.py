@@ -7,6 +7,7 @@ import pytest
 
 from api.wanted import Wanted
 from streams.asked import Asked
+from streams.faults import StoreFull
 from streams.scripts.call import Call
 from streams.scripts.refused import Reason, Refused
 from streams.scripts.responses import Created, create
@@ -42,7 +43,14 @@ def working(store: Store, kind: str) -> Worker:
     return worker
 
 
-def sending(store: Store, rid: str, *, opens: bool = True, body: bytes = b"{}") -> asyncio.Future:
+def sending(
+    store: Store,
+    rid: str,
+    *,
+    opens: bool = True,
+    body: bytes = b"{}",
+    entered: asyncio.Future | None = None,
+) -> asyncio.Future:
     def make(wanted: Wanted) -> Call[Created]:
         return create(
             store.keys,
@@ -58,7 +66,8 @@ def sending(store: Store, rid: str, *, opens: bool = True, body: bytes = b"{}") 
             claim=wanted.claim,
         )
 
-    return Wanted.of(store.work, rid, opens=opens).send(store.writer, make)
+    entered = entered or store.due.enter(rid, after_ms=60_000)
+    return Wanted.of(store.work, rid, opens=opens).send(store.writer, make, entered)
 
 
 def new() -> str:
@@ -108,3 +117,10 @@ async def test_they_get_it_although_the_client_has_left(store, translator, inges
     await store.writer.drained()
     assert translator.answers[0]
     assert ingest.answers[0]
+
+
+async def test_what_no_sweeper_would_find_is_given_to_nobody(store, translator, ingest):
+    entered = asyncio.get_running_loop().create_future()
+    entered.set_exception(StoreFull("full"))
+    await sending(store, new(), entered=entered)
+    assert translator.answers == ingest.answers == [None]

@@ -207,6 +207,21 @@ async def test_a_deleted_response_is_dropped_everywhere(store: Store, server: Se
     assert metrics.value("translations_dropped_total", reason="MISSING") == before + 1
 
 
+async def test_a_response_that_is_deleted_while_it_streams_is_no_failed_fold(
+    store: Store, server: Server, caplog
+) -> None:
+    go_on = asyncio.Event()
+    server.play(*text_stream("a")[:4], go_on, *text_stream("a")[4:])
+    async with translating(store) as role, ingesting(store, server.url) as ingest:
+        rid = await made(store)
+        await begin(store, rid)
+        await wait_until(lambda: committed(store, rid, 4))
+        await store.writer.do(delete(store.keys, rid))
+        go_on.set()
+        await wait_until(lambda: not role._open and not ingest._rounds, 1.5)
+    assert "cannot be continued" not in caplog.text
+
+
 async def test_the_lease_is_kept_through_silence(store: Store, server: Server) -> None:
     server.play(*text_stream("a")[:4], End.HANG)
     limits = translate_limits(lease_ms=300)

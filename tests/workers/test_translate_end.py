@@ -1,4 +1,5 @@
 import hashlib
+from time import process_time
 
 import orjson
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from streams.scripts.outputs import Lease
 from tests.ingest.made import request_data
 from tests.workers.test_fold import RID, log
+from translator.closing import Closing
 from translator.protocol.entries import Entry, Kind
 from translator.protocol.sse import fields
 from workers.fold import Fold
@@ -72,3 +74,40 @@ def test_frames_that_were_lost_leave_their_numbers_behind():
 
 async def test_what_the_log_still_holds_is_read_to_a_hole(store):
     assert await committed_frames(store.logs, RID) == []
+
+
+@pytest.mark.parametrize(
+    ("room", "closes", "shows"), [(10**9, True, True), (10_000, False, True), (3_000, False, False)]
+)
+def test_an_end_that_would_not_fit_leaves_out_what_it_repeats(room, closes, shows, monkeypatch):
+    committed = frames(*(["x" * 1000] * 5), upto=13)
+    monkeypatch.setattr("workers.translate_end.ROOM_BYTES", room)
+    found = ending(RID, committed, len(committed) - 1, [], CREATED)
+    assert sum(map(len, found.frames)) <= room
+    events = said(found)
+    assert events[-1]["type"] == "response.failed"
+    assert events[-1]["sequence_number"] == len(committed) + len(events) - 1
+    assert (len(events) > 1) is closes
+    assert (b"x" * 5000 in found.frames[-1]) is shows
+    whole = b"".join([*committed, *found.frames])
+    assert found.digest == hashlib.blake2b(whole, digest_size=16).hexdigest()
+
+
+def test_an_end_costs_no_more_for_each_of_many_deltas():
+    """Elsewhere it was quadratic: a response of some MB froze its process for minutes."""
+
+    def took_s(count: int) -> float:
+        closing = Closing()
+        closing.see({"type": "response.output_item.added", "item": {"type": "message", "id": "m"}})
+        place = {"output_index": 0, "content_index": 0}
+        part = {"type": "output_text"}
+        closing.see({"type": "response.content_part.added", "part": part, **place})
+        delta = {"type": "response.output_text.delta", "delta": "x" * 400, **place}
+        began = process_time()
+        for _ in range(count):
+            closing.see(delta)
+        assert len(closing.close()[1][0]["content"][0]["text"]) == 400 * count
+        return process_time() - began
+
+    few = min(took_s(2_000) for _ in range(3))
+    assert took_s(40_000) < 100 * few, "twenty times as many"
