@@ -25,8 +25,9 @@ from translator.protocol.sse import fields, frame
 
 log = logging.getLogger(__name__)
 
-ROOM_BYTES: Final = MAX_CALL_BYTES // 2
-"""What an end may weigh; it is committed in one step. A text that is closed stands in it four times."""
+ROOM_BYTES: Final = MAX_CALL_BYTES - 2**20
+"""What an end may weigh; it is committed in one step, with a few hundred bytes besides. A text that is closed stands in
+it four times, and an input log may hold as much text as this."""
 
 MESSAGE: Final = "The response could not be continued after a fault of the gateway."
 

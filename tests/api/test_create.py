@@ -203,6 +203,14 @@ async def test_one_more_than_may_be_open_is_a_503_that_says_when(store, upstream
         assert (await gateway.create()).status == 200
 
 
+async def test_what_this_process_does_not_do_itself_is_offered_to_others_at_once(store, upstream):
+    async with running(store, upstream, roles=False) as gateway:
+        await gateway.made(background=True)
+        await store.writer.drained()
+        for kind in ("rounds", "translate"):
+            assert await store.connections.command("XLEN", store.keys.work(kind)) == 1
+
+
 async def test_a_log_that_is_lost_under_a_blocking_create_is_no_reason_to_run_the_model_again(
     gateway: Gateway,
 ):

@@ -13,7 +13,9 @@ from tests.ingest.made import made, said
 async def attempt(store: Store, rid: str, stops: list[Stop]) -> Attempt:
     call = claim_round(store.keys, rid, round=1, token="t", lease_ms=5_000)
     claim = await store.writer.do(call)
-    return Attempt(store, rid, claim, lease_ms=5_000, max_in_bytes=1 << 24, on_stop=stops.append)
+    return Attempt(
+        store, rid, claim.held, lease_ms=5_000, max_in_bytes=1 << 24, on_stop=stops.append
+    )
 
 
 async def test_what_comes_while_an_append_is_in_flight_goes_with_the_next(store: Store) -> None:
@@ -48,6 +50,22 @@ async def test_too_much_in_hand_is_said_until_half_of_it_is_gone(store: Store) -
     await mine.room()
     assert not mine.full
     await mine.settled()
+
+
+async def test_who_waits_for_room_may_be_cut_off(store: Store) -> None:
+    """By the round's time-out, with the acknowledgement on its way."""
+    rid, stops = await made(store), []
+    mine = await attempt(store, rid, stops)
+    for _ in range(3):
+        mine.add([("frame", b"x" * (PENDING_BYTES // 2 - 10))])
+    waiting = [asyncio.ensure_future(wait()) for wait in (mine.room, mine.settled)]
+    await asyncio.sleep(0)
+    for one in waiting:
+        one.cancel()
+    mine.end({"how": "ok"})
+    await mine.settled()
+    assert await asyncio.gather(*waiting, return_exceptions=True)
+    assert [kind for kind, _ in await said(store, rid)][-1] == "round_end"
 
 
 @pytest.mark.parametrize(
