@@ -5,7 +5,8 @@ one that needs nothing moves it on. Called by api (enter, begin) and the sweeper
 
 Beside it stand the places of the responses that are open, where their number is bounded. Whoever sees the end of a
 response gives its place back in the same step in which it leaves the due set or is moved on; whoever dies before that
-has left it in the due set, where a sweeper finds it. So no place outlives its response by more than a lease.
+has left it in the due set, where a sweeper finds it. So no place outlives its response by more than a lease; that of one
+which was never created, as its process died, is given back after half a minute (`workers.sweep`).
 """
 
 import asyncio

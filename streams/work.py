@@ -110,13 +110,11 @@ class Work:
         else:
             self._hint(kind, rid)
 
-    def _give(self, kind: str, rid: str) -> bool:
+    def _give(self, kind: str, rid: str) -> None:
         taker = self._takers.get(kind)
-        if taker is not None and taker(rid):
-            return True
-        self._room[kind].clear()
-        self._hint(kind, rid)
-        return False
+        if taker is None or not taker(rid):
+            self._room[kind].clear()
+            self._hint(kind, rid)
 
     def _hint(self, kind: str, rid: str) -> None:
         self._writer.submit(hints.hint(self._keys, kind, rid), self._hinted)
