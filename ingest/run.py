@@ -25,6 +25,7 @@ from streams.scripts.refused import Refused
 from streams.scripts.rounds import Claim, Held, claim_round
 from streams.store import Store
 from streams.tracing import Span, Trace, tracing
+from streams.writer import into
 from translator.protocol.entries import FRAME, Kind, RoundEnd
 from translator.protocol.errors import LimitPassed, StoreError
 from translator.protocol.sse import MAX_BLOCK_BYTES, Blocks, is_end, may_end
@@ -109,13 +110,9 @@ class Round:
 
     def asked(self) -> Asked[Claim]:
         """Have the round claimed with the create of its response; then `run` waits for that."""
-        future = self._asked = self._loop.create_future()
-
-        def answer(claim: Claim | None) -> None:
-            if not future.done():  # the run may be cancelled by then
-                future.set_result(claim)
-
-        return Asked(secrets.token_hex(8), self._limits.lease_ms, answer)
+        future: asyncio.Future[Claim | None] = self._loop.create_future()
+        self._asked = future
+        return Asked(secrets.token_hex(8), self._limits.lease_ms, into(future))
 
     async def run(self) -> None:
         """Claim the round and see it through. Raises nothing but cancellation."""

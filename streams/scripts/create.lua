@@ -10,9 +10,10 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local rounds = tonumber(ARGV[7])
 local last = 1 + rounds
+local leased, claimed = ARGV[10] ~= '', ARGV[12] ~= ''
 local fence, ifence = '', ''
-if ARGV[10] ~= '' then fence = '1:' .. ARGV[10] end
-if ARGV[12] ~= '' then
+if leased then fence = '1:' .. ARGV[10] end
+if claimed then
   ifence = '1.1:' .. ARGV[12]
   last = last + 1
 end
@@ -35,15 +36,14 @@ if KEYS[5] and not redis.call('ZSCORE', KEYS[5], string.match(KEYS[1], '{(.-)}')
   return redis.error_reply('REFUSED FULL')
 end
 local life = ARGV[5] + ARGV[6]
-local claimed = ifence ~= ''
 redis.call('HSET', KEYS[1],
   'tenant', ARGV[1], 'status', 'queued', 'created', now, 'store', ARGV[2], 'background', ARGV[3],
   'expires', now + life, 'deadline', now + ARGV[5],
   'round', rounds, 'rstate', claimed and 'running' or rounds == 1 and 'open' or '', 'attempt', claimed and 1 or 0,
   'ifence', ifence, 'ilease', claimed and now + ARGV[13] or 0, 'fr', 0, 'an', claimed and last or 0,
   'at', claimed and now or 0, 'rn', 2, 'rt', now, 'in', last, 'in_bytes', #ARGV[4] + #ARGV[8],
-  'opened', 0, 'refusal', '', 'fence', fence, 'epoch', fence ~= '' and 1 or 0,
-  'lease', fence ~= '' and now + ARGV[11] or 0, 'cur', 0, 'seq', -1, 'digest', '', 'out_bytes', 0,
+  'opened', 0, 'refusal', '', 'fence', fence, 'epoch', leased and 1 or 0,
+  'lease', leased and now + ARGV[11] or 0, 'cur', 0, 'seq', -1, 'digest', '', 'out_bytes', 0,
   'done', 0, 'cancel', 0, 'reader', 0, 'jobs', math.floor((#ARGV - 13) / 2))
 redis.call('XADD', KEYS[2], '1-1', 'k', 'request', 't', now, 'd', ARGV[4])
 if rounds == 1 then
