@@ -30,7 +30,7 @@ MAIN = "create stream retrieve replicas cancel delete idempotency unstored seale
 """The api's tests of what a store has to do with."""
 CONTRACT = (
     *("tests/streams", "tests/ingest/test_run.py"),
-    *(f"tests/workers/test_{name}.py" for name in ("translate", "sweep", "seal")),
+    *(f"tests/workers/test_{name}.py" for name in ("translate", "foresight", "sweep", "seal")),
     *(f"tests/api/test_{name}.py" for name in MAIN.split()),
 )
 TROUBLE = (

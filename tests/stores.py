@@ -23,7 +23,7 @@ def url_of(kind: str, request: Any) -> str:
 ON_EVERY_STORE = {
     "api": ["create", "stream", "retrieve", "cancel", "delete", "unstored", "replicas"],
     "ingest": ["run"],
-    "workers": ["translate", "sweep"],
+    "workers": ["translate", "foresight", "sweep"],
 }
 """Of folders some of whose modules run on every kind of store: those. The others leave fakeredis out: what they ask of a
 store, `tests/streams` asks of each kind."""

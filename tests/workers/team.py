@@ -73,6 +73,11 @@ async def begin(store: Store, rid: str) -> None:
     store.work.offer("rounds", rid)
 
 
+async def committed(store: Store, rid: str, at_least: int) -> bool:
+    state = await store.logs.state(rid)
+    return state is not None and state.seq + 1 >= at_least
+
+
 async def stream(store: Store, rid: str) -> list[Frame]:
     """All frames up to the terminal one, as a reader of this process gets them."""
     frames: list[Frame] = []
