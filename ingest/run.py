@@ -39,10 +39,6 @@ HEARTBEAT_S: Final = 0.5
 LEASE_BEATS: Final = 3
 """Heartbeats a lease: one or two may be late without another process taking over."""
 
-TURN_BYTES: Final = 64 * 1024
-"""What of a body is cut before everything else in this process gets a turn: at worst, when it is
-all tiny comments, less than ten milliseconds of work."""
-
 IGNORED_BYTES: Final = MAX_BLOCK_BYTES + 4 * 1024 * 1024
 """What of a body may come beyond twice what enters the log: a block that is not complete yet, and
 the keep-alives of an hour many times over. More is an upstream that only costs time."""
@@ -98,6 +94,7 @@ class Round:
         self.held = False  # from the claim to the end: the lease on the round is ours
         self._end: RoundEnd | None = None  # set by whoever ends the round before its upstream does
         self._heard_at = self._started_at = self._loop.time()  # the upstream's last byte
+        self._heard = False  # anything of it
         self._bytes = self._frames = 0  # what came and is not yet counted: once a look, not a frame
         self._redaction = Redaction()  # of the upstream, once it is known
         self._entries = 0  # of the whole log, from the claim on
@@ -222,28 +219,34 @@ class Round:
         async with self._client.open(upstream, job.api, job.take_body(), trace) as answer:
             self._store.handover.publish_opened(self.rid)
             attempt.add_soon([(Kind.OPENED, OPENED)])
-            blocks, silent = Blocks(), True
-            while chunk := await answer.read():
-                self._heard_at = self._loop.time()
-                if silent:
-                    FIRST.observe(self._heard_at - self._started_at)
-                    silent = False
-                self._bytes += len(chunk)
-                for at in range(0, len(chunk), TURN_BYTES):
-                    if at:
-                        await asyncio.sleep(0)
-                    piece = chunk[at : at + TURN_BYTES] if len(chunk) > TURN_BYTES else chunk
-                    self._ignored += len(piece)
-                    if self._append(attempt, blocks.feed(piece)):
-                        await answer.linger()
-                        return ENDED
-                    if attempt.full:
-                        await attempt.room()
-                    if self._ignored > IGNORED_BYTES:
-                        raise LimitPassed("The upstream sent too much that is no event.")
+            blocks = Blocks()
+
+            def take(piece: bytes) -> bool:
+                return self._take(attempt, blocks, piece)
+
+            while not await answer.deliver(take):
+                if self._end is ENDED:
+                    await answer.linger()
+                    return ENDED
+                await attempt.room()
             rest = blocks.flush()
             ended = self._append(attempt, rest) or (bool(rest) and rest[0].lstrip()[:1] == b"{")
             return ENDED if ended else {"how": "eof"}
+
+    def _take(self, attempt: Attempt, blocks: Blocks, piece: bytes) -> bool:
+        """A piece of the body, in the callback of its socket; whether more is wanted now. Raises LimitPassed."""
+        self._heard_at = self._loop.time()
+        if not self._heard:
+            self._heard = True
+            FIRST.observe(self._heard_at - self._started_at)
+        size = len(piece)
+        self._bytes += size
+        self._ignored += size
+        if self._append(attempt, blocks.feed(piece)):
+            return False
+        if self._ignored > IGNORED_BYTES:
+            raise LimitPassed("The upstream sent too much that is no event.")
+        return not attempt.full
 
     def _append(self, attempt: Attempt, blocks: list[bytes]) -> bool:
         """Append blocks up to the one that ends the stream; whether there was one, and with it the round's end.

@@ -82,11 +82,11 @@ def _openssl(*words: str) -> None:
 
 
 @asynccontextmanager
-async def encrypted(port: int, made: Certificates) -> AsyncIterator[int]:
-    """A TLS end before a server on loopback; its port. Clients must show a certificate of the authority."""
+async def encrypted(port: int, made: Certificates, *, clients: bool = True) -> AsyncIterator[int]:
+    """A TLS end before a server on loopback; its port. `clients` must show a certificate of the authority."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=made.path("ca.pem"))
     context.load_cert_chain(made.path("server.pem"), made.path("server.key"))
-    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_mode = ssl.CERT_REQUIRED if clients else ssl.CERT_NONE
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

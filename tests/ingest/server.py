@@ -74,8 +74,7 @@ class Connection(asyncio.Protocol):
         self.buffer = bytearray()
         server.connections.append(self)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
         self.task = asyncio.get_running_loop().create_task(self.serve())
 
