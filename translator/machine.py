@@ -141,7 +141,7 @@ class Machine:
 
     @property
     def request(self) -> RequestEntry | None:
-        """The log's first entry, once it was fed."""
+        """The log's first entry, once it was fed; without input and history where these are needed no more."""
         return self._request
 
     @property
@@ -268,6 +268,9 @@ class Machine:
             self._life("response.in_progress", "in_progress")
         if needed := preparation_of(request):
             self._prepare(needed)
+        elif not self._tools.any_gateway_run:
+            # There is one round: what further ones would tell need not be held while its answer streams.
+            self._request = {**request, "input": [], "history": []}
 
     def _begin_attempt(self, entry: Entry) -> None:
         if self.status == "queued":

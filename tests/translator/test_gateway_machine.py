@@ -166,6 +166,16 @@ def test_a_trace_goes_with_every_job_and_changes_nothing_that_is_public() -> Non
     assert traced.jobs == {key: job | {"trace": trace} for key, job in without.jobs.items()}
 
 
+def test_only_what_further_rounds_would_tell_is_held_while_an_answer_streams() -> None:
+    said = {"type": "message", "role": "user", "content": "hi"}
+    for tools, held in ([], []), ([CUSTOM], []), ([SEARCH], [said]), ([SERVER], [said]):
+        run = Run(tools=tools, input=[said])
+        request = run.machine.request
+        assert request is not None
+        assert [{key: item[key] for key in said} for item in request["input"]] == held
+        assert request["request"]["tools"] == tools
+
+
 def test_a_search_is_shown_early_run_after_its_round_and_heard_of_in_the_next() -> None:
     run = Run(tools=[SEARCH]).open()
     assert run.frame(added(call("web_search"))) == [
