@@ -28,6 +28,8 @@ class Figures:
     first_bytes: list[float] = field(default_factory=list)
     """From a request to the first byte of its answer's body."""
     frames: int = 0
+    received: int = 0
+    """Bytes of all streams that were read as they came."""
     lost: int = 0
     repeated: int = 0
     disordered: int = 0

@@ -254,6 +254,7 @@ async def _read(
             if attendance:
                 attendance.begun(chunk)
         rest += chunk
+        figures.received += len(chunk)
         end = 0
         for match in STAMP.finditer(rest):
             stamp = int(match[1])

@@ -25,7 +25,8 @@ class Memory:
 
     idle_mb: float = math.nan
     stream_kb: float = math.nan
-    """The most that there was while so many streams were open, less what was there before, for each of them."""
+    """The most that there was while so many streams were open, for each of them, beyond what was there before and beyond
+    its frames, which are kept for others who follow it."""
 
 
 async def memory(upstream: Running) -> Memory:
@@ -35,16 +36,18 @@ async def memory(upstream: Running) -> Memory:
         await warm(subject)
         await run(subject.bases, FEW)
         before = subject.memory_mb()
-        most = await _most(subject)
-        return Memory(idle, (most - before) * 1024 / MANY.streams)
+        most, frames = await _most(subject)
+        return Memory(idle, ((most - before) * 1024 - frames / 1024) / MANY.streams)
 
 
-async def _most(subject: Subject) -> float:
+async def _most(subject: Subject) -> tuple[float, int]:
+    """MB while they were open, and the bytes of their frames."""
     running = asyncio.create_task(run(subject.bases, MANY))
     most = 0.0
     while not running.done():
         most = max(most, subject.memory_mb())
         await asyncio.wait([running], timeout=LOOK_EVERY_S)
-    if faults := running.result().faults():
+    figures = running.result()
+    if faults := figures.faults():
         raise RuntimeError(f"{MANY}: {'; '.join(faults)}")
-    return most
+    return most, figures.received
