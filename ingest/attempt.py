@@ -187,6 +187,9 @@ class Attempt:
     def _flush(self) -> None:
         if self._flying or not self._pending:
             return
+        seer = self._store.handover.seer(self._rid)
+        if seer is not None and seer.settles(self._flush):
+            return
         pending, count, size = self._pending, 0, 0
         for _, data in pending[:APPEND_ENTRIES]:
             more = size + len(data)
@@ -198,9 +201,9 @@ class Attempt:
         del pending[:count]
         self._flying_bytes = size
         outcome = None
-        self._seer = self._store.handover.seer(self._rid)
-        if self._seer is not None:
-            outcome = self._seer.foresee(flying)
+        self._seer = seer
+        if seer is not None:
+            outcome = seer.foresee(flying)
         self._flown_at = self._came_at
         call = append(
             self._store.keys,

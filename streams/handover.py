@@ -11,7 +11,7 @@ Where one process holds both leases, ingest asks what frames lead to before it a
 writes both: a frame costs one exchange with Redis, not two.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from streams.scripts.rounds import AppendResult, Outcome
@@ -46,6 +46,10 @@ class OutputFollower(Protocol):
 
 class Seer(Protocol):
     """Knows what entries lead to: the translate worker. Methods must not raise and must not block."""
+
+    def settles(self, then: Callable[[], None]) -> bool:
+        """Whether it is to be asked later: a commit is under way, at whose return, whatever it says, `then` is called."""
+        ...
 
     def foresee(self, frames: Sequence[tuple[str, bytes]]) -> Outcome | None:
         """What these frames bring as the log's next entries; None: nothing that could go with them."""

@@ -92,6 +92,7 @@ class Translation:
         )
         self._broken = ""  # why the fold cannot go on
         self._ending: asyncio.Task[None] | None = None  # set when a broken fold is ended
+        self._then: Callable[[], None] | None = None  # who waits for the commit under way
         self._status = ""  # as last committed
         self._frames = self._foreseen = 0  # committed and not yet counted: once a beat, not a frame
 
@@ -212,6 +213,18 @@ class Translation:
 
     # ---- foreseeing (streams.handover.Seer) -----------------------------------------------------
 
+    def settles(self, then: Callable[[], None]) -> bool:
+        """Whether a commit is under way, but for which frames could be foreseen; at its return `then` is called.
+
+        Frames that were appended meanwhile would need a commit of their own, beside which the next are appended, and so on
+        for as long as they come faster than Redis answers: two calls a frame, and shown no sooner than with the next
+        append.
+        """
+        busy = self._fold.flying is not None and self._following.live and not self._broken
+        if busy:
+            self._then = then
+        return busy
+
     def foresee(self, frames: Sequence[tuple[str, bytes]]) -> Outcome | None:
         """Fold frames that are not in the log yet, as its next entries; what they bring, if it is frames alone."""
         fold = self._fold
@@ -306,12 +319,14 @@ class Translation:
             self._stuck(error)
 
     def _committed(self, reply: CommitResult | RespoolError) -> None:
-        if self._over:
-            return
-        if isinstance(reply, RespoolError):
-            self._refused(reply)
-            return
-        self._moved_on(reply.t, reply.entry)
+        then, self._then = self._then, None
+        if not self._over:
+            if isinstance(reply, RespoolError):
+                self._refused(reply)
+            else:
+                self._moved_on(reply.t, reply.entry)
+        if then is not None:
+            then()
 
     def _moved_on(self, t: int, entry: Entry | None) -> None:
         """The batch under way is in the log since `t`, and perhaps the entry of the next round."""

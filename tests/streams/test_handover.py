@@ -115,6 +115,9 @@ def test_who_translates_a_response_is_asked_what_its_frames_lead_to():
 class Seeing:
     """A translator that foresees nothing."""
 
+    def settles(self, _then) -> bool:
+        return False
+
     def foresee(self, frames):
         del frames
 

@@ -96,6 +96,48 @@ async def test_what_an_upstream_says_with_its_first_breath_is_one_exchange(store
         assert [frame.data for frame in await lawful(store, rid)] == await recomputed(store, rid)
 
 
+async def behind_a_commit(role: Translate, store: Store, rid: str) -> Attempt:
+    """An attempt whose next frame comes while the last one, which nobody foresaw, is being committed."""
+    blocks = text_stream("a", "b")
+    mine = await attempt_at(role, store, rid)
+    mine.add(frames_of(*blocks[:4]))
+    await mine.settled()
+    store.handover.begin_translating(rid)
+    mine.add(frames_of(blocks[4]))
+    store.handover.begin_translating(rid, role._open[rid])
+    mine.add(frames_of(blocks[5]))
+    return mine
+
+
+async def test_frames_that_come_under_a_commit_go_in_one_exchange_when_it_is_through(store) -> None:
+    """Appended at once they would need a commit of their own, beside which the next are appended, and so on."""
+    async with translating(store) as role:
+        rid = await made(store)
+        mine = await behind_a_commit(role, store, rid)
+        before = store.writer.calls
+        await mine.settled()
+        assert await committed(store, rid, 7)
+        assert store.writer.calls == before + 3  # two of the first frame, one of the second
+        mine.end({"how": "ok"}, frames_of(*text_stream("a", "b")[6:]))
+        assert types(await stream(store, rid))[-1] == "completed"
+        assert [frame.data for frame in await lawful(store, rid)] == await recomputed(store, rid)
+
+
+@pytest.mark.parametrize("trouble", [StoreAway("away"), Refused(Reason.FENCED), StoreFull("full")])
+async def test_frames_that_wait_for_a_commit_are_appended_whatever_becomes_of_it(
+    store: Store, trouble: StoreError
+) -> None:
+    async with translating(store) as role:
+        rid = await made(store)
+        mine = await behind_a_commit(role, store, rid)
+        translation = role._open[rid]
+        heard = translation._committed
+        translation._committed = lambda _: heard(trouble)
+        await mine.settled()
+    logged = [entry.data for entry in await entries(store, rid) if entry.kind == "frame"]
+    assert logged == [data for _, data in frames_of(*text_stream("a", "b")[:6])]
+
+
 async def test_a_cancel_that_comes_before_a_foreseen_frame_wins(store: Store) -> None:
     blocks = text_stream("a", "b")
     before = metrics.value("foresights_failed_total")
