@@ -48,7 +48,7 @@ from translator.text_run import MAX_MISSES, Form, Run
 from translator.tool_choice import upstream_choice
 from translator.tool_results import LIST, listing_of, result_of
 from translator.toolmap import ToolMap
-from translator.upstream_event import Event
+from translator.upstream_event import Event, ResponsesDialect
 
 ENTRY_VERSION: Final = 1
 NO_EVENT: Final[Event] = {"type": ""}
@@ -99,6 +99,9 @@ _ENDINGS: Final[dict[str, str]] = {
 """What a client is told where the round's end brings no message of its own (contract.md D7)."""
 
 
+NO_TOOLS: Final = ToolMap(())
+
+
 class ForeignLog(StoreError):
     """The log does not begin with a request entry of this version."""
 
@@ -110,6 +113,7 @@ class Machine:
     """
 
     def __init__(self, response_id: str) -> None:
+        # All attributes are set here: one that came later would cost each instance a dict of its own, 1.5 KB.
         self.response_id = response_id
         self.status = "queued"
         self.response: dict[str, Any] | None = None  # set with the terminal frame
@@ -118,7 +122,7 @@ class Machine:
         self._notes: list[Note] = []  # the same; shared with the round, so emptied, never replaced
         self._request: RequestEntry | None = None  # set by the request entry
         self._template: dict[str, Any] = {}  # the 31 keys, set by the request entry
-        self._tools: ToolMap  # set by the request entry
+        self._tools = NO_TOOLS  # set by the request entry
         self._api = ""  # what the upstream speaks; set by the request entry
         self._sealed = (
             False  # whether reasoning carries its text in an opaque value; set by the request entry
@@ -126,7 +130,7 @@ class Machine:
         self._shown = Shown()
         self._usage: dict[str, Any] | None = None  # summed over rounds
         self._round: Round | None = None  # set by each attempt
-        self._dialect: Dialect  # set by each attempt
+        self._dialect: Dialect = ResponsesDialect()  # set by each attempt
         self._run: Run | None = None  # what the next frame may go on with
         self._misses = 0  # runs in a row that nothing went on with
         self._attempt = 0  # attempts of the current round

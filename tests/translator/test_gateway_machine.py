@@ -166,6 +166,14 @@ def test_a_trace_goes_with_every_job_and_changes_nothing_that_is_public() -> Non
     assert traced.jobs == {key: job | {"trace": trace} for key, job in without.jobs.items()}
 
 
+def test_no_attribute_of_a_fold_comes_later_than_its_beginning() -> None:
+    run = Run(tools=[SEARCH]).open()
+    run.round(*searching(0), usage=USAGE)
+    run.result("1.0")
+    run.round(*SAID, usage=USAGE)
+    assert vars(run.machine).keys() == vars(Machine(RID)).keys()
+
+
 def test_only_what_further_rounds_would_tell_is_held_while_an_answer_streams() -> None:
     said = {"type": "message", "role": "user", "content": "hi"}
     for tools, held in ([], []), ([CUSTOM], []), ([SEARCH], [said]), ([SERVER], [said]):
