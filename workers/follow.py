@@ -40,6 +40,11 @@ class Folder(Protocol):
         """What was folded and is not yet committed."""
         ...
 
+    @property
+    def ended(self) -> bool:
+        """Whether no further entry can change anything."""
+        ...
+
     def take(self, entries: Sequence[Entry], start: int, until: float | None) -> int:
         """Fold entries until the clock says stop; the index of the first left over."""
         ...
@@ -100,6 +105,7 @@ class Following:
         """The folder has begun anew: read from the first entry, whatever is being read."""
         self._refolded = False
         self._anew = self._reading
+        self.ingesting_changed()
         self.read()
 
     def stop(self) -> None:
@@ -154,7 +160,7 @@ class Following:
         if not self._begun or self._stopped:
             return
         if not self._store.handover.ingesting(self._rid):
-            if self._unlisten is None:
+            if self._unlisten is None and not self._folder.ended:
                 channel = self._store.keys.bell_in(self._rid)
                 self._unlisten = self._store.doorbell.subscribe(channel, self.read)
         elif self._unlisten is not None:

@@ -177,6 +177,11 @@ class Translation:
         """What was folded and is not yet committed."""
         return self._fold.pending_bytes
 
+    @property
+    def ended(self) -> bool:
+        """Whether the terminal frame was made; what is left is to commit it."""
+        return self._fold.ended
+
     def take(self, entries: Sequence[Entry], start: int, until: float | None) -> int:
         """Fold entries; one that cannot be folded ends this response, and no other."""
         if self._broken:

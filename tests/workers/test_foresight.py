@@ -1,11 +1,12 @@
 """Frames that are folded before they are appended, by the process that runs the round: both logs in one step."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from ingest.attempt import Attempt
 from streams import metrics
+from streams.doorbell import Ring
 from streams.faults import StoreAway, StoreFull
 from streams.scripts.refused import Reason, Refused
 from streams.scripts.responses import cancel
@@ -29,6 +30,7 @@ from translator.machine import Machine
 from translator.protocol.entries import Entry
 from translator.protocol.errors import StoreError
 from translator.step import Step
+from workers.fold import Batch
 from workers.role import Translate
 
 
@@ -136,6 +138,34 @@ async def test_frames_that_wait_for_a_commit_are_appended_whatever_becomes_of_it
         await mine.settled()
     logged = [entry.data for entry in await entries(store, rid) if entry.kind == "frame"]
     assert logged == [data for _, data in frames_of(*text_stream("a", "b")[:6])]
+
+
+async def test_nobody_listens_for_what_may_follow_the_end(store: Store, monkeypatch) -> None:
+    listens: list[str] = []
+    subscribe = store.doorbell.subscribe
+
+    def noted(channel: str, ring: Ring) -> Callable[[], None]:
+        listens.append(channel)
+        return subscribe(channel, ring)
+
+    async with translating(store) as role:
+        rid = await made(store)
+        mine = await attempt_at(role, store, rid)
+        monkeypatch.setattr(store.doorbell, "subscribe", noted)
+        mine.add(frames_of(*text_stream("a")[:4]))
+        await mine.settled()
+        translation = role._open[rid]
+        commit = translation._commit
+
+        def over_with_it(batch: Batch) -> None:
+            commit(batch)
+            if batch.terminal:
+                store.handover.end_ingesting(rid)  # the frames are on their way
+
+        monkeypatch.setattr(translation, "_commit", over_with_it)
+        mine.end({"how": "ok"}, frames_of(*text_stream("a")[4:]))
+        await wait_until(lambda: not role._open)
+    assert listens == []
 
 
 async def test_a_cancel_that_comes_before_a_foreseen_frame_wins(store: Store) -> None:
