@@ -41,6 +41,7 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self._idle: dict[Origin, dict[Connection, asyncio.TimerHandle]] = {}
         self._closed = False
+        self._opened = 0  # connections so far
 
     async def take(self, origin: Origin) -> Connection:
         """The connection that was used last, or a new one. Raises TimeoutError, OSError, ValueError (no such host name)."""
@@ -50,7 +51,7 @@ class Pool:
             timer.cancel()
             if connection.reusable:
                 return connection
-        return await self._opened(origin)
+        return await self._open(origin)
 
     def give_back(self, origin: Origin, connection: Connection) -> None:
         """Keep it for the next request, if there can be one on it."""
@@ -67,7 +68,7 @@ class Pool:
             for connection in [*idle]:
                 connection.close()
 
-    async def _opened(self, origin: Origin) -> Connection:
+    async def _open(self, origin: Origin) -> Connection:
         async with asyncio.timeout(self._connect_timeout_s):
             context = await asyncio.to_thread(tls) if origin.tls else None
             sock = await start_connection(
@@ -89,14 +90,20 @@ class Pool:
         return connection
 
     async def _addresses(self, origin: Origin) -> list[Any]:
-        """What a name stands for; a number is its own address, without a thread."""
+        """What a name stands for, another one first each time: replicas behind one name have their turns.
+
+        A number is its own address, without a thread.
+        """
         look = functools.partial(
             socket.getaddrinfo, origin.host, origin.port, type=socket.SOCK_STREAM
         )
         try:
             return look(flags=socket.AI_NUMERICHOST)
         except socket.gaierror:
-            return await self._loop.run_in_executor(None, look)
+            found = await self._loop.run_in_executor(None, look)
+        first = self._opened % len(found)
+        self._opened += 1
+        return [*found[first:], *found[:first]]
 
     def _lost(self, origin: Origin, connection: Connection) -> None:
         timer = self._idle.get(origin, {}).pop(connection, None)

@@ -142,6 +142,34 @@ async def test_a_name_is_looked_up(server: Server) -> None:
     assert server.requests[0].headers["host"] == f"localhost:{server.port}"
 
 
+async def test_replicas_behind_one_name_have_their_turns(server: Server, monkeypatch) -> None:
+    """The resolver's own order may be the same each time (RFC 6724)."""
+    server.play(b"data: 1\n\n")
+    other = Server()
+    other.play(b"data: 2\n\n")
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(lambda: Served(other), "127.0.0.2", server.port)
+    found = [
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, server.port))
+        for host in ("127.0.0.1", "127.0.0.2")
+    ]
+
+    def lookup(host: str, *_: object, flags: int = 0, **__: object) -> list[object]:
+        assert host == "replicas.test"
+        if flags:
+            raise socket.gaierror
+        return found
+
+    monkeypatch.setattr("socket.getaddrinfo", lookup)
+    made = Pool()
+    async with listening:
+        for _ in range(4):
+            connection = await made.take(Origin(tls=False, host="replicas.test", port=server.port))
+            await connection.ask(HEAD, b"{}")
+            connection.close()
+    assert (len(server.requests), len(other.requests)) == (2, 2)
+
+
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
 async def test_an_address_of_ipv6_stands_in_brackets(server: Server) -> None:
     server.play(b"data: 1\n\n")
