@@ -92,7 +92,7 @@ class Translation:
         )
         self._broken = ""  # why the fold cannot go on
         self._ending: asyncio.Task[None] | None = None  # set when a broken fold is ended
-        self._then: Callable[[], None] | None = None  # who waits for the commit under way
+        self._waiting: dict[Callable[[], None], None] = {}  # for what is under way to be through
         self._status = ""  # as last committed
         self._frames = self._foreseen = 0  # committed and not yet counted: once a beat, not a frame
 
@@ -219,7 +219,7 @@ class Translation:
     # ---- foreseeing (streams.handover.Seer) -----------------------------------------------------
 
     def settles(self, then: Callable[[], None]) -> bool:
-        """Whether a commit is under way, but for which frames could be foreseen; at its return `then` is called.
+        """Whether a commit is under way, but for which frames could be foreseen; when it is through `then` is called.
 
         Frames that were appended meanwhile would need a commit of their own, beside which the next are appended, and so on
         for as long as they come faster than Redis answers: two calls a frame, and shown no sooner than with the next
@@ -227,8 +227,14 @@ class Translation:
         """
         busy = self._fold.flying is not None and self._following.live and not self._broken
         if busy:
-            self._then = then
+            self._waiting[then] = None
         return busy
+
+    def _settled(self) -> None:
+        """Nothing is under way any more, whatever became of it."""
+        waiting, self._waiting = self._waiting, {}
+        for then in waiting:
+            then()
 
     def foresee(self, frames: Sequence[tuple[str, bytes]]) -> Outcome | None:
         """Fold frames that are not in the log yet, as its next entries; what they bring, if it is frames alone."""
@@ -274,6 +280,7 @@ class Translation:
             lease = Lease(self._holding.fence, fold.cursor, fold.seq, fold.digest, dup=False)
             self._fold = Fold(self.rid, lease)
             self._following.begin_anew()
+            self._settled()
         else:
             fold.stamp(reply.t)
             if reply.committed:
@@ -324,14 +331,12 @@ class Translation:
             self._stuck(error)
 
     def _committed(self, reply: CommitResult | RespoolError) -> None:
-        then, self._then = self._then, None
-        if not self._over:
-            if isinstance(reply, RespoolError):
-                self._refused(reply)
-            else:
-                self._moved_on(reply.t, reply.entry)
-        if then is not None:
-            then()
+        if self._over:
+            return
+        if isinstance(reply, RespoolError):
+            self._refused(reply)
+            return
+        self._moved_on(reply.t, reply.entry)
 
     def _moved_on(self, t: int, entry: Entry | None) -> None:
         """The batch under way is in the log since `t`, and perhaps the entry of the next round."""
@@ -353,6 +358,7 @@ class Translation:
             store.work.offer("tools", self.rid)
         self.flush()
         self._following.resume()
+        self._settled()
 
     def _refused(self, error: RespoolError) -> None:
         reason = error.reason if isinstance(error, Refused) else None
@@ -373,6 +379,7 @@ class Translation:
         self._fold.discard()
         self._break(error)
         self.flush()
+        self._settled()
 
     def _break(self, error: Exception) -> None:
         if self._broken:
@@ -458,6 +465,7 @@ class Translation:
         if self._held:
             self._store.handover.end_translating(self.rid)
         self._on_over(self)
+        self._settled()
 
     def _count(self) -> None:
         metrics.count("public_frames_total", self._frames)
