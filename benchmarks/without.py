@@ -43,7 +43,12 @@ class Written(DeltaTemplate):
 
 def foresight() -> None:
     """Frames are folded once they are in the log of inputs, and committed by a script of their own."""
-    _set(Translation, foresee=lambda *_: None)
+    _set(Translation, foresee=lambda *_: None, settles=lambda *_: False)
+
+
+def settling() -> None:
+    """Frames that come while a commit is under way are appended beside it."""
+    _set(Translation, settles=lambda *_: False)
 
 
 def handover() -> None:
@@ -91,7 +96,7 @@ def uvloop() -> None:
 TECHNIQUES: Final[dict[str, Callable[[], None]]] = {
     one.__name__: one
     for one in (
-        *(foresight, handover, runs, bursts, templates, grouping, depth, freezing),
+        *(foresight, settling, handover, runs, bursts, templates, grouping, depth, freezing),
         uvloop,
     )
 }
