@@ -1,6 +1,8 @@
 """Group commit: grouping, order, each call's own error, and connections that break."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -11,8 +13,8 @@ from streams.faults import StoreAway
 from streams.scripts.call import Call, Script
 from streams.scripts.refused import Reason, Refused
 from streams.store import Store
-from streams.writer import MAX_CALL_BYTES, MAX_PIPELINE_BYTES, Writer
-from tests.streams.proxy import proxied
+from streams.writer import MAX_CALL_BYTES, MAX_PIPELINE_BYTES, RETRY_FOR_S, Writer
+from tests.streams.proxy import Proxy, proxied
 from tests.streams.rig import Rig
 from tests.wait import wait_until
 from translator.protocol.errors import LimitPassed, StoreError
@@ -26,18 +28,32 @@ async def frames_of(rig: Rig) -> list[bytes]:
     return [entry.data for entry in await rig.log() if entry.kind == "frame"]
 
 
-@pytest.fixture
-async def behind(valkey_url):
-    """A proxy before the real server, a store behind it that is patient for half a second, and a rig in it."""
+@asynccontextmanager
+async def standing(valkey_url: str, retry_for_s: float) -> AsyncIterator[tuple[Proxy, Rig]]:
+    """A proxy before the real server, a store behind it that is so patient, and a rig in it."""
     async with (
         proxied(valkey_url) as (proxy, url),
-        Store.open(url, "behind-proxy", retry_for_s=0.5) as store,
+        Store.open(url, "behind-proxy", retry_for_s=retry_for_s) as store,
     ):
         rig = await Rig(store).running()
         yield proxy, rig
         proxy.away = proxy.mute = False
         proxy.losing = 0
         await rig.delete()
+
+
+@pytest.fixture
+async def behind(valkey_url):
+    """Patient for half a second."""
+    async with standing(valkey_url, 0.5) as both:
+        yield both
+
+
+@pytest.fixture
+async def patient(valkey_url):
+    """As patient as a gateway."""
+    async with standing(valkey_url, RETRY_FOR_S) as both:
+        yield both
 
 
 async def test_calls_that_come_together_leave_together(store):
@@ -138,8 +154,8 @@ async def test_a_large_call_is_written_in_pieces_and_stands_in_its_order(store, 
     assert replies == [b"OK", 2 * len(value), 2 * len(value), b"\xfe\xff\x00\x01"]
 
 
-async def test_a_large_call_whose_reply_is_lost_is_written_again(behind):
-    proxy, rig = behind
+async def test_a_large_call_whose_reply_is_lost_is_written_again(patient):
+    proxy, rig = patient
     await rig.finish(0, 0, b"end")
     packer = await rig.packed()
     proxy.losing = 1
@@ -190,8 +206,8 @@ async def test_a_server_that_keeps_no_scripts_fails_that_call_alone(store):
     assert results[1] == b"on"
 
 
-async def test_lost_replies_cost_nothing_but_time(behind):
-    proxy, rig = behind
+async def test_lost_replies_cost_nothing_but_time(patient):
+    proxy, rig = patient
     results, sequence = [], 0
     counted = metrics.value("repeats_total", script="append")
     for n in range(1, 31):
@@ -208,15 +224,15 @@ async def test_lost_replies_cost_nothing_but_time(behind):
     assert [frame.seq for frame in page.frames] == list(range(60))
 
 
-async def test_lost_replies_in_the_middle_of_a_pipeline_keep_the_order(behind):
-    proxy, rig = behind
+async def test_lost_replies_in_the_middle_of_a_pipeline_keep_the_order(patient):
+    proxy, rig = patient
     proxy.losing = 2
     await asyncio.gather(*(rig.append(n, ("frame", b"%d" % n)) for n in range(1, 700)))
     assert await frames_of(rig) == [b"%d" % n for n in range(1, 700)]
 
 
-async def test_a_short_outage_is_waited_out(behind):
-    proxy, rig = behind
+async def test_a_short_outage_is_waited_out(patient):
+    proxy, rig = patient
     proxy.away = True
     proxy.cut()
     appending = asyncio.create_task(rig.append(1, ("frame", b"a")))
