@@ -270,7 +270,9 @@ class Translation:
             return False
         fold, refused = self._fold, isinstance(reply, (Refused, StoreFull))
         if self._broken:
+            fold.discard()  # in the log or not: the end is made of what is there
             self.flush()
+            self._settled()
         elif isinstance(reply, Refused) and reply.reason is Reason.MISSING:
             self._close(Reason.MISSING)  # deleted: there is nothing to read anew
         elif isinstance(reply, RespoolError) and not refused:

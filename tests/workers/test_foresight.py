@@ -260,6 +260,28 @@ async def test_an_answer_in_one_piece_shows_the_time_at_which_it_was_appended(st
     assert [frame.data for frame in await lawful(store, rid)] == await recomputed(store, rid)
 
 
+async def test_a_frame_that_breaks_the_fold_behind_one_that_did_not_ends_the_response(
+    store: Store, monkeypatch
+) -> None:
+    folded = Machine.feed_on
+
+    def broken(machine: Machine, entries: Sequence[Entry], start: int, _: int) -> tuple[Step, int]:
+        if start:
+            raise RuntimeError(f"entry {entries[start].n}")
+        return folded(machine, entries, start, start + 1)
+
+    async with translating(store) as role:
+        rid = await made(store)
+        mine = await attempt_at(role, store, rid)
+        mine.add(frames_of(text_stream("a")[0]))
+        await mine.settled()
+        monkeypatch.setattr(Machine, "feed_on", broken)
+        mine.add(frames_of(*text_stream("a")[1:4]))
+        frames = await stream(store, rid)
+    assert types(frames)[-1] == "failed"
+    await lawful(store, rid)
+
+
 async def test_a_frame_that_breaks_the_fold_before_it_is_appended_ends_the_response(
     store: Store, monkeypatch
 ) -> None:
