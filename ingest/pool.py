@@ -7,6 +7,7 @@ import asyncio
 import functools
 import socket
 import ssl
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from aiohappyeyeballs import start_connection
@@ -42,6 +43,8 @@ class Pool:
         self._idle: dict[Origin, dict[Connection, asyncio.TimerHandle]] = {}
         self._closed = False
         self._opened = 0  # connections so far
+        self._tls: ssl.SSLContext | None = None  # made with the first connection that needs it
+        self._lookups: dict[Origin, asyncio.Task[list[Any]]] = {}  # under way
 
     async def take(self, origin: Origin) -> Connection:
         """The connection that was used last, or a new one. Raises TimeoutError, OSError, ValueError (no such host name)."""
@@ -70,7 +73,8 @@ class Pool:
 
     async def _open(self, origin: Origin) -> Connection:
         async with asyncio.timeout(self._connect_timeout_s):
-            context = await asyncio.to_thread(tls) if origin.tls else None
+            if origin.tls and self._tls is None:
+                self._tls = await asyncio.to_thread(tls)
             sock = await start_connection(
                 await self._addresses(origin),
                 happy_eyeballs_delay=NEXT_ADDRESS_S,
@@ -81,7 +85,7 @@ class Pool:
                 _, connection = await self._loop.create_connection(
                     lambda: Connection(functools.partial(self._lost, origin)),
                     sock=sock,
-                    ssl=context,
+                    ssl=self._tls if origin.tls else None,
                     server_hostname=origin.host if origin.tls else None,
                 )
             except BaseException:
@@ -92,18 +96,27 @@ class Pool:
     async def _addresses(self, origin: Origin) -> list[Any]:
         """What a name stands for, another one first each time: replicas behind one name have their turns.
 
-        A number is its own address, without a thread.
+        A number is its own address, without a thread. A name has one thread at most: a resolver that does not answer must
+        not keep others from theirs.
         """
         look = functools.partial(
             socket.getaddrinfo, origin.host, origin.port, type=socket.SOCK_STREAM
         )
-        try:
+        with suppress(socket.gaierror):
             return look(flags=socket.AI_NUMERICHOST)
-        except socket.gaierror:
-            found = await self._loop.run_in_executor(None, look)
+        lookup = self._lookups.get(origin)
+        if lookup is None:
+            lookup = self._lookups[origin] = asyncio.create_task(asyncio.to_thread(look))
+            lookup.add_done_callback(functools.partial(self._looked_up, origin))
+        found = await asyncio.shield(lookup)
         first = self._opened % len(found)
         self._opened += 1
         return [*found[first:], *found[:first]]
+
+    def _looked_up(self, origin: Origin, lookup: asyncio.Task[list[Any]]) -> None:
+        del self._lookups[origin]
+        if not lookup.cancelled():
+            lookup.exception()  # told to those who wait; perhaps nobody does any more
 
     def _lost(self, origin: Origin, connection: Connection) -> None:
         timer = self._idle.get(origin, {}).pop(connection, None)
@@ -111,7 +124,6 @@ class Pool:
             timer.cancel()
 
 
-@functools.cache
 def tls() -> ssl.SSLContext:
     """How certificates are checked; reading the system's takes some milliseconds."""
     context = ssl.create_default_context()

@@ -83,7 +83,7 @@ class Answer:
 
     async def linger(self) -> None:
         """After the end marker: wait a little for the body's end, to keep the connection."""
-        if self._connection.ended:
+        if self._connection.reusable:
             return
         try:
             async with asyncio.timeout(LINGER_S):

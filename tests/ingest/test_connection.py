@@ -1,6 +1,8 @@
 """Bytes in, a head and a body out: whatever way the bytes are cut, and whatever they are."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -37,10 +39,14 @@ class Socket(asyncio.Transport):
         self.written: list[bytes] = []
         self.closing = False
         self.reading = True
+        self.unsent = 0
         connection.connection_made(self)
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
         self.written += list_of_data
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
 
     def pause_reading(self) -> None:
         assert self.reading
@@ -368,6 +374,103 @@ async def test_the_kernel_s_word_for_a_break_is_passed_on() -> None:
     sock.hang_up(BrokenPipeError("gone"))
     with pytest.raises(BrokenPipeError):
         await connection.read()
+
+
+async def test_what_is_left_of_an_answer_is_not_for_the_next_request() -> None:
+    connection, _ = await asked(CHUNKED + chunk(b"one's own") + LAST)
+    assert connection.ended
+    assert not connection.reusable
+    assert await connection.read() == b"one's own"
+    assert connection.reusable
+
+
+async def test_an_answer_before_the_request_was_sent_leaves_no_connection_for_the_next() -> None:
+    connection, sock = await asked(OK + b"content-length: 0\r\n\r\n")
+    sock.unsent = 1
+    assert not connection.reusable
+    sock.unsent = 0
+    assert connection.reusable
+
+
+async def test_a_socket_is_not_stopped_for_what_ends_its_answer() -> None:
+    connection, sock = await asked(CHUNKED)
+    sock.say(chunk(bytes(2 * READ_AHEAD_BYTES)) + LAST)
+    assert sock.reading
+    assert len(await connection.read()) == 2 * READ_AHEAD_BYTES
+    assert connection.reusable
+
+
+async def test_chunks_of_one_byte_count_as_what_they_cost() -> None:
+    _, sock = await asked(CHUNKED)
+    sent = 0
+    while sock.reading:
+        sock.say(chunk(b"x") * 100)
+        sent += 100
+    assert sent < READ_AHEAD_BYTES / 50
+
+
+async def test_a_head_that_comes_in_one_piece_is_bounded_as_well() -> None:
+    connection, sock = connected()
+    asking = asyncio.ensure_future(connection.ask(b"", b""))
+    await asyncio.sleep(0)
+    sock.say(OK + b"a:\r\n" * (2 * SILENT_BYTES) + b"content-length: 0\r\n\r\n")
+    with pytest.raises(NotHttp):
+        await asking
+
+
+@pytest.mark.parametrize("coding", [b"identity", b"gzip", b"chunked, gzip"])
+async def test_a_body_in_another_coding_lasts_until_the_socket_ends(coding: bytes) -> None:
+    connection, sock = await asked(OK + b"transfer-encoding: " + coding + b"\r\n\r\nall ")
+    sock.say(b"of it")
+    sock.hang_up()
+    assert await all_of(connection) == b"all of it"
+
+
+async def test_tls_that_ends_without_a_word_ends_what_has_no_length() -> None:
+    """uvloop tells nothing but the loss of the connection then."""
+    connection, sock = await asked(OK + b"\r\nall of it")
+    sock.closing = True
+    connection.connection_lost(None)
+    assert await all_of(connection) == b"all of it"
+
+
+@pytest.mark.parametrize("when", ["asked", "read", "delivered", "taken"])
+async def test_a_connection_that_broke_is_freed_without_the_cyclic_collector(when: str) -> None:
+    async def broken() -> weakref.ref[Connection]:
+        connection, sock = connected()
+        asking = asyncio.ensure_future(connection.ask(b"", b""))
+        await asyncio.sleep(0)
+        ways = {
+            "asked": lambda: asking,
+            "read": connection.read,
+            "delivered": lambda: connection.deliver(lambda _: True),
+            "taken": lambda: connection.deliver(lambda _: bool(1 / 0)),
+        }
+        if when != "asked":
+            sock.say(CHUNKED)
+            await asking
+        working = asyncio.ensure_future(ways[when]())
+        await asyncio.sleep(0)
+        if when == "taken":  # as the event loop calls it: the frames of callers are held as well
+            asyncio.get_running_loop().call_soon(sock.say, chunk(b"x"))
+        else:
+            sock.hang_up(BrokenPipeError(32, "gone"))
+        # Awaited by itself it would be held by this frame, and this frame by its traceback.
+        (error,) = await asyncio.gather(working, return_exceptions=True)
+        assert isinstance(error, ZeroDivisionError if when == "taken" else BrokenPipeError)
+        sock.hang_up()
+        return weakref.ref(connection)
+
+    never_open = weakref.ref(Connection(lambda _: None))
+    gc.collect()
+    gc.disable()
+    try:
+        gone = await broken()
+        await asyncio.sleep(0)  # the turn that has told us holds the error
+        assert gone() is None
+        assert never_open() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

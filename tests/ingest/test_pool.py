@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import socket
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -114,6 +115,21 @@ async def test_one_in_the_middle_of_an_answer_is_not_kept(pool: Pool, server: Se
         await server.requests[0].left.wait()
 
 
+async def test_what_a_round_left_unread_is_not_told_to_the_next(pool: Pool, server: Server) -> None:
+    server.play(b"data: theirs\n\n" * 10_000)
+    connection = await pool.take(origin(server))
+    await connection.ask(HEAD, b"{}")
+    await connection.deliver(lambda _: False)
+    await wait_until(lambda: connection.ended)
+    pool.give_back(origin(server), connection)
+    server.plays.clear()
+    server.play(b"data: ours\n\n")
+    other = await pool.take(origin(server))
+    await other.ask(HEAD, b"{}")
+    assert await other.read() == b"data: ours\n\n"
+    assert server.requests[-1].connection == 1
+
+
 async def test_a_closed_pool_keeps_none(pool: Pool, server: Server) -> None:
     server.play(b"data: 1\n\n")
     idle, busy = await used(pool, server), await used(pool, server)
@@ -170,6 +186,36 @@ async def test_replicas_behind_one_name_have_their_turns(server: Server, monkeyp
     assert (len(server.requests), len(other.requests)) == (2, 2)
 
 
+async def test_a_name_without_an_answer_keeps_nobody_from_another(
+    server: Server, monkeypatch
+) -> None:
+    server.play(b"data: 1\n\n")
+    real, given_up, asked = socket.getaddrinfo, threading.Event(), []
+
+    def lookup(host: str, *rest: object, flags: int = 0, **more: object) -> object:
+        if host == "silent.test" and not flags:
+            asked.append(host)
+            given_up.wait(30)
+            raise socket.gaierror
+        return real(host, *rest, flags=flags, **more)
+
+    monkeypatch.setattr("socket.getaddrinfo", lookup)
+    made = Pool()
+    waiting = [
+        asyncio.create_task(made.take(Origin(tls=False, host="silent.test", port=9)))
+        for _ in range(40)
+    ]
+    await wait_until(lambda: asked)
+    connection = await made.take(Origin(tls=False, host="localhost", port=server.port))
+    connection.close()
+    waiting[0].cancel()
+    given_up.set()
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(outcomes[0], asyncio.CancelledError)
+    assert all(isinstance(one, socket.gaierror) for one in outcomes[1:])
+    assert len(asked) == 1
+
+
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
 async def test_an_address_of_ipv6_stands_in_brackets(server: Server) -> None:
     server.play(b"data: 1\n\n")
@@ -213,10 +259,7 @@ async def test_an_upstream_with_tls_is_asked_if_its_certificate_is_good(
     made = certificates(tmp_path / "tls")
     async with encrypted(server.port, made, clients=False) as port:
         url = f"https://127.0.0.1:{port}/v1"
-        pools.tls.cache_clear()
         assert await answered(url) == "The upstream could not be reached."
         assert server.requests == []
         monkeypatch.setenv("SSL_CERT_FILE", made.path("ca.pem"))
-        pools.tls.cache_clear()
         assert await answered(url) == b"data: 1\n\n"
-    pools.tls.cache_clear()
