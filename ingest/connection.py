@@ -96,6 +96,7 @@ class Connection(asyncio.Protocol):
         asked: asyncio.Future[Head | None] = self._loop.create_future()
         self._head = asked
         self._silent = self._told = 0
+        self._lines.clear()  # of the last answer's trailers
         self.ended = self._keeps = False
         transport.writelines((head, body))
         told = await asked

@@ -489,6 +489,15 @@ async def test_what_every_client_forgives_is_forgiven(said: bytes) -> None:
     assert connection.reusable
 
 
+async def test_trailers_of_an_answer_are_no_headers_of_the_next() -> None:
+    connection, sock = await asked(CHUNKED + b"0\r\ncontent-encoding: gzip\r\nx-more: 1\r\n\r\n")
+    assert connection.reusable
+    asking = asyncio.ensure_future(connection.ask(b"", b""))
+    await asyncio.sleep(0)
+    sock.say(OK + b"content-length: 0\r\n\r\n")
+    assert (await asking).headers == {"content-length": "0"}
+
+
 async def test_headers_of_one_name_are_joined() -> None:
     connection, sock = connected()
     asking = asyncio.ensure_future(connection.ask(b"", b""))
