@@ -7,6 +7,7 @@ import asyncio
 import functools
 import socket
 import ssl
+from collections import Counter
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -42,7 +43,7 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self._idle: dict[Origin, dict[Connection, asyncio.TimerHandle]] = {}
         self._closed = False
-        self._opened = 0  # connections so far
+        self._turns: Counter[Origin] = Counter()  # connections that each name has had so far
         self._tls: ssl.SSLContext | None = None  # made with the first connection that needs it
         self._lookups: dict[Origin, asyncio.Task[list[Any]]] = {}  # under way
 
@@ -109,8 +110,8 @@ class Pool:
             lookup = self._lookups[origin] = asyncio.create_task(asyncio.to_thread(look))
             lookup.add_done_callback(functools.partial(self._looked_up, origin))
         found = await asyncio.shield(lookup)
-        first = self._opened % len(found)
-        self._opened += 1
+        first = self._turns[origin] % len(found)
+        self._turns[origin] += 1
         return [*found[first:], *found[:first]]
 
     def _looked_up(self, origin: Origin, lookup: asyncio.Task[list[Any]]) -> None:

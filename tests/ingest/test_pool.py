@@ -165,13 +165,14 @@ async def test_replicas_behind_one_name_have_their_turns(server: Server, monkeyp
     other.play(b"data: 2\n\n")
     loop = asyncio.get_running_loop()
     listening = await loop.create_server(lambda: Served(other), "127.0.0.2", server.port)
+    names = ("replicas.test", "others.test")  # each has turns of its own
     found = [
         (socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, server.port))
         for host in ("127.0.0.1", "127.0.0.2")
     ]
 
     def lookup(host: str, *_: object, flags: int = 0, **__: object) -> list[object]:
-        assert host == "replicas.test"
+        assert host in names
         if flags:
             raise socket.gaierror
         return found
@@ -180,10 +181,12 @@ async def test_replicas_behind_one_name_have_their_turns(server: Server, monkeyp
     made = Pool()
     async with listening:
         for _ in range(4):
-            connection = await made.take(Origin(tls=False, host="replicas.test", port=server.port))
-            await connection.ask(HEAD, b"{}")
-            connection.close()
-    assert (len(server.requests), len(other.requests)) == (2, 2)
+            for name in names:
+                connection = await made.take(Origin(tls=False, host=name, port=server.port))
+                await connection.ask(b"POST /%b HTTP/1.1\r\n\r\n" % name.encode(), b"")
+                connection.close()
+    for one in (server, other):
+        assert [seen.path.strip("/") for seen in one.requests] == [names[0], names[1]] * 2
 
 
 async def test_a_name_without_an_answer_keeps_nobody_from_another(
