@@ -183,7 +183,7 @@ class Connection(asyncio.Protocol):
 
     # ---- the socket --------------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # of a stream
         """It is open."""
         self._transport = transport
         self._parser = httptools.HttpResponseParser(self)

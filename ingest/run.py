@@ -11,6 +11,7 @@ import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from ingest.attempt import TAKES_NO_MORE, Attempt, Stop
@@ -220,10 +221,7 @@ class Round:
             self._store.handover.publish_opened(self.rid)
             attempt.add_soon([(Kind.OPENED, OPENED)])
             blocks = Blocks()
-
-            def take(piece: bytes) -> bool:
-                return self._take(attempt, blocks, piece)
-
+            take = partial(self._take, attempt, blocks)
             while not await answer.deliver(take):
                 if self._end is ENDED:
                     await answer.linger()

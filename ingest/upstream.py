@@ -1,7 +1,7 @@
 """One request to an upstream: exactly the stored body, our own key, nothing of the client's but a trace that it began.
 
-In: an upstream, the dialect of the response and the body of its round. Out: an `Answer` whose
-`read` gives the decoded bytes of the stream as they come; every other outcome is a `RoundError`
+In: an upstream, the dialect of the response and the body of its round. Out: an `Answer`, which
+delivers the decoded bytes of the stream as they come; every other outcome is a `RoundError`
 that says how the round ended. Called by `ingest.run`, step 2 of the data's way. Idle and total
 time-outs are the caller's: it hears the same clock for its lease.
 """
@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 from ingest.connection import Connection, Head, NotHttp, Take
 from ingest.decoding import Inflate
 from ingest.pool import CONNECT_TIMEOUT_S, Origin, Pool
-from ingest.redaction import Redaction
+from ingest.redaction import PORTS, Redaction
 from ingest.refusal import RoundError, failed, misspoken, refused, timed_out
 from translator.protocol.entries import RoundEnd
 from translator.protocol.errors import ProtocolFault, UpstreamError
@@ -37,7 +37,6 @@ LINGER_BYTES: Final = 64 * 1024
 """What may still come in that time; more means that it is not about to end."""
 
 PATHS: Final = {"responses": "responses", "chat": "chat/completions"}
-PORTS: Final = {"http": 80, "https": 443}
 UPSTREAMS: Final = 64
 """Upstreams whose heads are kept written: as many as a gateway has, and as editing them brings in a while."""
 
@@ -150,8 +149,6 @@ class UpstreamClient:
                 raise RoundError(misspoken("http", fault.message)) from None
             try:
                 yield answer
-            except RoundError:
-                raise
             except ProtocolFault as fault:
                 raise RoundError(misspoken("reset", fault.message)) from None
         except NotHttp:

@@ -270,9 +270,7 @@ class Translation:
             return False
         fold, refused = self._fold, isinstance(reply, (Refused, StoreFull))
         if self._broken:
-            fold.discard()  # in the log or not: the end is made of what is there
-            self.flush()
-            self._settled()
+            self._give_up()
         elif isinstance(reply, Refused) and reply.reason is Reason.MISSING:
             self._close(Reason.MISSING)  # deleted: there is nothing to read anew
         elif isinstance(reply, RespoolError) and not refused:
@@ -378,8 +376,12 @@ class Translation:
     # ---- the end --------------------------------------------------------------------------------
 
     def _stuck(self, error: RespoolError) -> None:
-        self._fold.discard()
         self._break(error)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """End the response of a broken fold from what is in the log, whether that has what is under way or not."""
+        self._fold.discard()
         self.flush()
         self._settled()
 

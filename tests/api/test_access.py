@@ -13,7 +13,7 @@ from streams.store import Store
 from tests.api.gateway import running
 from tests.ingest.server import text_stream
 from tests.servers import QUIET, SLOTS, binary, clustered, free_port, serving, watched
-from tests.tls import OPENSSL, certificates, encrypted
+from tests.tls import certificates, encrypted, needs_openssl
 from tests.wait import wait_until
 from translator.protocol.errors import StoreError
 
@@ -136,9 +136,6 @@ def at(store: Store) -> int:
     """The port that writes go to."""
     place = store.writer._link.at
     return place[1] if place else 0
-
-
-needs_openssl = pytest.mark.skipif(OPENSSL is None, reason="no openssl to make certificates with")
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
         self.buffer = bytearray()
         server.connections.append(self)
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:
         self.transport = transport
         self.task = asyncio.get_running_loop().create_task(self.serve())
 

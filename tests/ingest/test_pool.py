@@ -1,7 +1,6 @@
 """Connections are opened where a name leads, kept for a while, and never given out when they are over."""
 
 import asyncio
-import shutil
 import socket
 import threading
 from collections.abc import AsyncIterator
@@ -16,7 +15,7 @@ from ingest.refusal import RoundError
 from ingest.upstream import UpstreamClient
 from tests.ingest.server import Connection as Served
 from tests.ingest.server import End, Server
-from tests.tls import OPENSSL, certificates, encrypted
+from tests.tls import certificates, encrypted, needs_openssl
 from tests.wait import wait_until
 from translator.protocol.upstream import Upstream
 
@@ -219,7 +218,6 @@ async def test_a_name_without_an_answer_keeps_nobody_from_another(
     assert len(asked) == 1
 
 
-@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
 async def test_an_address_of_ipv6_stands_in_brackets(server: Server) -> None:
     server.play(b"data: 1\n\n")
     loop = asyncio.get_running_loop()
@@ -254,7 +252,7 @@ async def test_a_header_that_would_end_its_line_is_not_sent(server: Server) -> N
     assert server.requests == []
 
 
-@pytest.mark.skipif(OPENSSL is None or shutil.which("openssl") is None, reason="no openssl")
+@needs_openssl
 async def test_an_upstream_with_tls_is_asked_if_its_certificate_is_good(
     server: Server, tmp_path: Path, monkeypatch
 ) -> None:
