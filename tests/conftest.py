@@ -21,6 +21,8 @@ from streams.client import connect
 from tests.servers import Nodes, clustered, free_port
 from tests.stores import RUN, STORES, tells_nothing_new, url_of
 
+pytest_plugins = ("tests.watch",)
+
 # A first example may import half a library; a slow machine is no failure of a law.
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile(

@@ -93,6 +93,8 @@ async def test_the_wait_has_an_end(caplog):
     arrival = Arrival(open_store, 0.35)
     with pytest.raises(StoreAway):
         await arrival.wait(asyncio.Event(), lambda: waits.append(1))
-    assert (len(tries), len(waits)) == (3, 1), "at once, after 0.1 s and 0.2 s more"
+    assert len(waits) == 1
+    # At once, after 0.1 s and 0.2 s more; a machine that stalls meanwhile has no time for the last.
+    assert 2 <= len(tries) <= 3
     assert arrival.problem == "the store is away"
     assert caplog.messages == ["the store is away: waiting up to 0.35 s for it"]
