@@ -18,6 +18,7 @@ from ingest.role import Ingest
 from ingest.run import RoundLimits
 from respool.http import address, bind
 from streams.store import Store
+from tests.frames import frame_of
 from tests.ingest.server import Server
 from tests.wait import wait_until
 from translator.protocol.upstream import Upstream
@@ -77,9 +78,7 @@ def frames_of(body: bytes) -> Iterator[bytes]:
     assert b"\r" not in body
     *frames, rest = body.split(b"\n\n")
     assert rest == b"", rest
-    for block in frames:
-        frame = re.sub(rb"\A(: ping\n)+", b"", block)
-        yield frame + b"\n\n"
+    yield from map(frame_of, frames)
 
 
 def data_of(frame: bytes) -> dict[str, Any]:

@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from tests.api.gateway import DONE, Gateway, data_of, running, types_of
+from tests.frames import frame_of
 from tests.ingest.server import text_stream
 from tests.wait import wait_until
 
@@ -161,7 +162,7 @@ async def test_a_resumption_cut_before_its_first_event_is_resumed_at_the_same_pl
     rid = (await gateway.made(background=True))["id"]
     async with gateway.live("GET", f"/v1/responses/{rid}?stream=true") as live:
         await live.until(b"response.output_text.delta")
-        seen = [frame + b"\n\n" for frame in live.body.split(b"\n\n")[:-1]]
+        seen = [frame_of(block) for block in live.body.split(b"\n\n")[:-1]]
     last = data_of(seen[-1])["sequence_number"]
     for _ in range(3):
         async with gateway.live("GET", f"/v1/responses/{rid}?stream=true&starting_after={last}"):

@@ -11,9 +11,10 @@ from tests.api.tools.model import Say
 from tests.browser.chromium import Browser
 from tests.browser.debug import settled
 from tests.browser.marks import BROWSER
+from tests.frames import frames
 from tests.ingest.server import Server, text_stream
 from tests.ingest.server import serving as upstream_serving
-from tests.respool.processes import frames, replica, streaming
+from tests.respool.processes import replica, streaming
 
 pytestmark = BROWSER
 

@@ -9,13 +9,14 @@ import itertools
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
 
 from tests.chaos.model import TOOLS
+from tests.frames import frames
 
 KINDS = ("prose", "custom", "prose", "tools")
 DONE = b"data: [DONE]\n\n"
@@ -120,7 +121,7 @@ class Client:
     async def _read(self, answer: aiohttp.ClientResponse, viewing: Viewing) -> None:
         stays = self._dice.random() < STAY
         left = None if stays else self._dice.randint(*FRAMES_READ)
-        async for frame in frames_of(answer):
+        async for frame in frames(answer):
             if frame == DONE:
                 viewing.whole = bool(viewing.frames) and viewing.frames[-1].startswith(TERMINAL)
                 viewing.refused = "" if viewing.whole else "[DONE] and no terminal frame"
@@ -132,15 +133,6 @@ class Client:
                 viewing.saw(frame)
                 if left is not None and (left := left - 1) == 0:
                     return
-
-
-async def frames_of(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Whole frames; what comes after the last one's end is thrown away."""
-    rest = b""
-    async for chunk in answer.content.iter_any():
-        *whole, rest = (rest + chunk).split(b"\n\n")
-        for frame in whole:
-            yield frame + b"\n\n"
 
 
 class Audience:

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from respool.demo_upstream import serving
-from tests.respool.processes import all_of, frames, get, replica, streaming
+from tests.frames import frames
+from tests.respool.processes import all_of, get, replica, streaming
 from tests.workers.conftest import server  # noqa: F401 - a fixture
 from tests.workers.test_chaos import (  # noqa: F401 - once more, on this store
     test_a_translator_that_is_killed_is_taken_over_within_a_lease,

@@ -49,15 +49,6 @@ async def streaming(url, *, headers=None, **body):
         yield answer
 
 
-async def frames(answer):
-    """The frames of a stream as they come."""
-    rest = b""
-    async for chunk in answer.content.iter_any():
-        *whole, rest = (rest + chunk).split(b"\n\n")
-        for frame in whole:
-            yield frame + b"\n\n"
-
-
 async def get(url, path, **headers):
     """Status and body of a GET."""
     async with (

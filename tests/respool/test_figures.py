@@ -6,7 +6,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from respool import __version__
 from respool.demo_upstream import serving
 from respool.process import open_files, resident_bytes
-from tests.respool.processes import frames, get, post, replica, streaming
+from tests.frames import frames
+from tests.respool.processes import get, post, replica, streaming
 
 pytestmark = pytest.mark.timeout(90)
 

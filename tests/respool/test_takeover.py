@@ -14,7 +14,8 @@ import pytest
 
 from respool import demo_upstream
 from respool.demo_upstream import serving
-from tests.respool.processes import frames, replica, streaming
+from tests.frames import frames
+from tests.respool.processes import replica, streaming
 from tests.wait import wait_until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow, pytest.mark.alone]

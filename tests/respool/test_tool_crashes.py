@@ -19,6 +19,7 @@ import pytest
 
 from respool.replica import Replica
 from streams.store import Store
+from tests.frames import frame_of, frames
 from tests.ingest.made import entries
 from tests.ingest.server import serving as upstream_serving
 from tests.respool.errands import (
@@ -32,7 +33,7 @@ from tests.respool.errands import (
     Tools,
     results_of,
 )
-from tests.respool.processes import all_of, frames, get, replica, streaming
+from tests.respool.processes import all_of, get, replica, streaming
 from tests.translator import laws
 from tests.wait import wait_until
 from tests.workers.team import recomputed
@@ -169,7 +170,7 @@ async def setting(store_url: str, namespace: str, folder: Path) -> AsyncIterator
 def frames_of(stream: bytes) -> list[bytes]:
     """The frames of a whole stream."""
     assert stream.endswith(DONE)
-    return [frame + b"\n\n" for frame in stream.removesuffix(DONE).split(b"\n\n")[:-1]]
+    return [frame_of(block) for block in stream.removesuffix(DONE).split(b"\n\n")[:-1]]
 
 
 def id_of(stream: bytes) -> str:

@@ -12,7 +12,8 @@ import pytest
 
 from respool import demo_upstream
 from respool.demo_upstream import serving
-from tests.respool.processes import frames, get, post, replica, streaming
+from tests.frames import frames
+from tests.respool.processes import get, post, replica, streaming
 from tests.wait import wait_until
 from workers.translate_end import MESSAGE
 
