@@ -65,7 +65,7 @@ async def test_a_cancel_at_one_replica_ends_streams_at_the_other(replicas, upstr
         reply = await other.ask("POST", f"/v1/responses/{live.rid}/cancel")
         assert reply.json["status"] == "cancelled"
         assert data_of((await live.rest())[-2])["response"] == reply.json
-    await asyncio.wait_for(upstream.requests[0].left.wait(), 2)
+    await asyncio.wait_for(upstream.requests[0].left.wait(), 10)
 
 
 async def test_a_delete_at_one_replica_tells_readers_at_the_other(replicas, upstream):
@@ -76,7 +76,7 @@ async def test_a_delete_at_one_replica_tells_readers_at_the_other(replicas, upst
         assert (await other.ask("DELETE", f"/v1/responses/{live.rid}")).status == 200
         *_, error, done = await live.rest()
         assert (data_of(error)["type"], done) == ("error", DONE)
-    await asyncio.wait_for(upstream.requests[0].left.wait(), 2)
+    await asyncio.wait_for(upstream.requests[0].left.wait(), 10)
 
 
 async def test_an_unstored_run_ends_with_its_client_at_another_process(replicas, upstream):
@@ -85,5 +85,5 @@ async def test_an_unstored_run_ends_with_its_client_at_another_process(replicas,
     async with one.creating(stream=True, store=False) as live:
         await live.until(b'"delta":"a"')
         live.leave()
-    await asyncio.wait_for(upstream.requests[0].left.wait(), 2)
+    await asyncio.wait_for(upstream.requests[0].left.wait(), 10)
     await wait_until(lambda: one.store.hub.feeds == 0)

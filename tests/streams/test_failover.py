@@ -17,7 +17,7 @@ async def test_a_failover_is_waited_out_and_leaves_no_hole(tmp_path):
 
 
 async def lost_primary(sentinel: Watched) -> None:
-    async with Store.open(sentinel.url, "failover", retry_for_s=15) as store:
+    async with Store.open(sentinel.url, "failover", retry_for_s=40) as store:
         rig = await Rig(store).running()
         assert (await rig.append(1, *(("frame", b"%d" % n) for n in range(1, 101)))).first == 4
         sentinel.one.followed_by(sentinel.two)
