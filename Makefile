@@ -23,6 +23,7 @@ NONE_CHOSEN := [ $$? -eq 5 ]
 # Under coverage one is slower than it may be, the other finds a file that coverage itself wants to write.
 NOT_TRACED := tests/api/test_debug.py::test_a_long_log_is_folded_without_holding_up_the_streams \
   tests/respool/test_readonly.py::test_all_roles_serve_on_a_file_system_that_cannot_be_written
+TRACED := $(BIN)/python -m coverage run -m pytest -q --timeout 60 $(NOT_TRACED:%=--deselect %)
 TRIALS ?= 200
 MINUTES ?= 10
 
@@ -81,7 +82,8 @@ picture: browser ## take docs/debug-page.png from a gateway that runs
 .PHONY: cover
 cover: $(READY) ## the tests again, with branch coverage; 100 % in translator/, 90 % elsewhere
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest -q --timeout 60 $(NOT_TRACED:%=--deselect %) $(ARGS)
+	$(TRACED) $(SIDE_BY_SIDE) -m 'not alone' $(ARGS)
+	$(TRACED) -m alone $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --include 'translator/*' --fail-under 100
 	$(BIN)/python -m coverage report --omit 'translator/*' --fail-under 90

@@ -10,6 +10,7 @@ from translator.protocol.errors import (
     RequestError,
     RespoolError,
     TooLarge,
+    retry_after,
 )
 
 
@@ -39,3 +40,10 @@ def test_each_kind_knows_its_status_type_and_code(
 
 def test_not_found_names_the_id_alone() -> None:
     assert NotFound.response("resp_x").message == "Response with id 'resp_x' not found."
+
+
+@pytest.mark.parametrize(("ms", "seconds"), [(1, "1"), (1000, "1"), (1001, "2"), (2500, "3")])
+def test_when_to_come_again_is_whole_seconds_rounded_up_and_exact_beside_that(
+    ms: int, seconds: str
+) -> None:
+    assert retry_after(ms) == {"retry-after": seconds, "retry-after-ms": str(ms)}

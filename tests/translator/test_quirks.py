@@ -440,6 +440,16 @@ def test_annotations_are_announced_once_whether_streamed_or_only_at_the_end() ->
     assert told.output[0]["content"][0]["annotations"] == end["content"][0]["annotations"]
 
 
+@pytest.mark.parametrize("nothing", [{}, {"annotation": None}])
+def test_an_annotation_event_without_an_annotation_announces_nothing(
+    nothing: dict[str, None],
+) -> None:
+    empty = ev("output_text.annotation.added", item_id="msg_up", output_index=0, **nothing)
+    told = play(added(message()), text("a"), empty, completed())
+    assert told.of("output_text.annotation.added") == []
+    assert told.output[0]["content"][0]["annotations"] == []
+
+
 def test_a_phase_is_kept() -> None:
     said = {**message("msg_up", "x"), "phase": "commentary"}
     told = play(
