@@ -73,14 +73,19 @@ class ChatDialect:
         whole = False
         for choice in listed(body.get("choices")):
             if isinstance(choice, dict) and not choice.get("index"):
-                whole = whole or isinstance(choice.get("message"), dict)
+                whole = whole or (
+                    isinstance(choice.get("message"), dict)
+                    and not isinstance(choice.get("delta"), dict)
+                )
                 yield from self._choice(choice)
         if whole:
             yield from self.end(finished=True)
 
     def _choice(self, choice: dict[str, Any]) -> Iterator[Event]:
         """The first choice; a request for several is refused. A whole `message` is taken as one delta."""
-        delta = choice.get("delta") or choice.get("message")
+        delta = choice.get("delta")
+        if not isinstance(delta, dict):
+            delta = choice.get("message")
         if isinstance(delta, dict):
             yield from self._delta(delta, choice)
         finish = choice.get("finish_reason")

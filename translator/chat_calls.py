@@ -6,11 +6,11 @@ In: the entries of `delta.tool_calls`. Out: Responses events of function calls. 
 |-----------------------|-----------------------------------------------------|
 | an index that is new  | a new call, whatever its id                         |
 | a known index         | that call; a new one if its id is another, or again |
-| no index, a known id  | that call                                           |
+| no index, a known id  | that call; a new one if again                       |
 | no index, a new id    | a new call                                          |
 | neither               | the last call; a new one if again                   |
 
-Again: it brings a name, and the call that it would continue has one and whole arguments.
+Again: the call that it would continue has a name and whole arguments, and it brings another name, or arguments and no id.
 
 A call takes its place in the order of items at once, without a name; `output_item.added` with id and name comes when
 both are known, or at the call's end. Until then the accumulator holds it as a call without a name. Called by
@@ -64,7 +64,7 @@ class ChatCalls:
         function = function if isinstance(function, dict) else {}
         call_id, name = said(fragment.get("id")), function.get("name")
         name = mended(name) if isinstance(name, str) else ""
-        call = self._find(fragment.get("index"), call_id, name, position)
+        call = self._find(fragment.get("index"), call_id, name, position, function.get("arguments"))
         if call is None:
             yield from self._end_previous()
             call = self._begin(fragment.get("index"), position)
@@ -74,7 +74,8 @@ class ChatCalls:
             self._by_id.setdefault(call_id, call)
         self._name(call, name)
         piece = self._piece(call, function.get("arguments"))
-        if piece or (call.name in self._names and not self._may_grow(call.name)):
+        declared, grows = call.name in self._names, self._may_grow(call.name)
+        if (declared and not grows) or (piece and (declared or not grows)):
             yield from self._announce(call)
         if piece:
             yield {
@@ -89,18 +90,21 @@ class ChatCalls:
             if call.name:
                 yield from self._announce(call, at_end=True)
 
-    def _find(self, slot: Any, call_id: str | None, name: str, position: int) -> ChatCall | None:
+    def _find(
+        self, slot: Any, call_id: str | None, name: str, position: int, arguments: Any
+    ) -> ChatCall | None:
         known: ChatCall | None
         if isinstance(slot, int) and not isinstance(slot, bool):
             known = self._by_slot.get(slot)
         elif call_id is not None:
-            return self._by_id.get(call_id)
+            known = self._by_id.get(call_id)
         else:
             known = self._by_slot.get(position) if position else self._last()
         if known is None:
             return None
         other_id = call_id is not None and known.call_id is not None and known.call_id != call_id
-        again = bool(name and known.name) and call_id is None and known.whole
+        more = name != known.name or (call_id is None and bool(arguments))
+        again = bool(name and known.name) and more and known.whole
         return None if other_id or again else known
 
     def _last(self) -> ChatCall | None:

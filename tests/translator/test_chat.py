@@ -248,6 +248,27 @@ def test_a_name_in_fragments_is_joined_and_never_shown_half() -> None:
     assert b'"get_"' not in b"".join(told.frames)
 
 
+def test_a_name_in_fragments_is_never_shown_half_although_arguments_come_with_them() -> None:
+    told = chat(
+        calls(fragment(0, "c", "ex", '{"in')),
+        calls(fragment(0, name="ec", arguments='put":"ls"}')),
+        chunk("tool_calls"),
+    )
+    (item,) = told.output
+    assert (item["type"], item["name"], item["input"]) == ("custom_tool_call", "exec", "ls")
+    assert b'"ex"' not in b"".join(told.frames)
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_a_name_that_is_repeated_behind_whole_arguments_is_no_second_call(nothing: Any) -> None:
+    told = chat(
+        calls(fragment(0, "c", "get_weather", '{"x":1}')),
+        calls(fragment(0, nothing, "get_weather", nothing)),
+        chunk("tool_calls"),
+    )
+    assert arguments_of(told) == ['{"x":1}']
+
+
 def test_a_name_that_another_one_begins_with_waits_for_what_follows() -> None:
     tools = [FUNCTION, {**FUNCTION, "name": "get"}]
     told = chat(
@@ -373,6 +394,21 @@ def test_two_calls_that_share_an_id_get_different_ones() -> None:
         calls(fragment(1, "c", "get_weather", "{}")),
         chunk("tool_calls"),
     )
+    assert len({i["call_id"] for i in told.output}) == 2
+
+
+@pytest.mark.parametrize("index", [0, None])
+def test_two_whole_calls_that_share_an_id_and_a_place_are_never_glued(index: int | None) -> None:
+    told = chat(
+        calls(fragment(index, "a", "get_weather", '{"x":1}')),
+        calls(fragment(index, "a", "get_time", '{"y":2}')),
+        chunk("tool_calls"),
+        tools=[FUNCTION, {**FUNCTION, "name": "get_time"}],
+    )
+    assert [(i["name"], i["arguments"]) for i in told.output] == [
+        ("get_weather", '{"x":1}'),
+        ("get_time", '{"y":2}'),
+    ]
     assert len({i["call_id"] for i in told.output}) == 2
 
 
@@ -534,6 +570,19 @@ def test_an_error_chunk_is_a_failure_whatever_follows() -> None:
 def test_broken_json_is_a_failure_and_other_values_are_ignored(block: str) -> None:
     status = chat(chunk(content="x"), block, chunk("stop")).response["status"]
     assert status == ("completed" if block in ("null", "5", "[1]") else "failed")
+
+
+def test_a_stream_that_repeats_the_message_so_far_beside_each_delta_goes_on_to_its_end() -> None:
+    def both(delta: Any, so_far: str, finish: str | None = None) -> Chunk:
+        one = chunk(finish, **delta)
+        one["choices"][0]["message"] = {"role": "assistant", "content": so_far}
+        return one
+
+    told = chat(
+        both({"content": "I"}, "I"), both({"content": " am"}, "I am"), both({}, "I am", "stop")
+    )
+    assert told.deltas("output_text") == ["I", " am"]
+    assert told.output[0]["content"][0]["text"] == "I am"
 
 
 def test_a_whole_body_is_taken_as_a_stream_of_one() -> None:
