@@ -29,6 +29,8 @@ def test_a_cr_ends_its_line_at_once_and_the_lf_in_the_next_chunk_is_swallowed() 
 
 def test_one_bom_goes_and_a_later_one_is_text() -> None:
     assert cut(b"\xef", b"\xbb", b"\xbfdata: \xef\xbb\xbfx\n\n") == [b"data: \xef\xbb\xbfx"]
+    twice = b"\xef\xbb\xbf\xef\xbb\xbfdata: x\n\ndata: y\n\n"
+    assert cut(twice) == cut(*(twice[at : at + 1] for at in range(len(twice)))) == [b"data: y"]
 
 
 def test_unicode_line_ends_are_text() -> None:

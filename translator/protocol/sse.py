@@ -43,6 +43,7 @@ class Blocks:
         self._held = bytearray()  # what no blank line has closed yet
         self._searched = 0  # bytes of `_held` known to hold no blank line
         self._started = False  # set once the first significant bytes were seen
+        self._past_bom = False  # set once one BOM was taken off, or there was none
         self._whole = False  # set at the start if the body is JSON
         self._after_cr = False  # the last chunk ended in CR: a LF that follows belongs to it
         self._over = (
@@ -89,10 +90,12 @@ class Blocks:
 
     def _start(self) -> bool:
         """Take the BOM off and see whether the body is JSON; False while too little of it is there."""
-        if len(self._held) < len(BOM) and BOM.startswith(bytes(self._held)):
-            return False
-        if self._held.startswith(BOM):
-            del self._held[: len(BOM)]
+        if not self._past_bom:
+            if len(self._held) < len(BOM) and BOM.startswith(bytes(self._held)):
+                return False
+            if self._held.startswith(BOM):
+                del self._held[: len(BOM)]
+            self._past_bom = True
         first = self._held.lstrip()[:1]
         if not first:
             return False
