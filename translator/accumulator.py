@@ -172,7 +172,7 @@ class Accumulator:
     def _complete(self, item: Item, payload: dict[str, Any]) -> None:
         """Fold the whole of a finished item."""
         if payload:
-            item_type = type_of(payload)
+            item_type = type_of(payload) if payload.get("type") else item.type
             may_change = item.unnamed and item_type in CALLS
             if item.type != item_type and not may_change:
                 raise ProtocolFault(
@@ -197,6 +197,7 @@ class Accumulator:
             if not part.done:
                 self._settle(part, part.said_first, strict=False)
             part.done = ended is Ended.DONE or part.done
+            part.complete = ended is Ended.DONE or part.complete
         if item.is_call and not item.text.pieces:
             item.text.append(item.held or item.initial)
         item.text.finish()
@@ -277,11 +278,13 @@ class Accumulator:
         part = part_of(item, fitting(item, kind), event, closing=True)
         if not part.done:
             self._settle(part, text or part.said_first, strict=False)
+        if not part.complete:
             if isinstance(whole, dict):
                 add_details(part, whole)
             part.done = bool(
                 part.pieces
             )  # an empty one may be told at the part's or the item's end
+            part.complete = part.done and ("part" in event or part.kind != "output_text")
         return item
 
     def _part_done(self, event: Event) -> Item | None:
@@ -291,11 +294,17 @@ class Accumulator:
         return self._text_done(event, part_kind(part)) if isinstance(part, dict) else None
 
     def _annotation(self, event: Event) -> Item | None:
-        item = self._text_item(event, "output_text")
-        part = part_of(item, "output_text", event)
-        if (annotation := event.get("annotation")) is not None:
-            part.annotate(annotation)
-        return item
+        """An annotation may follow its text; behind the end of its part it comes too late to be shown."""
+        item = self.register.find(id_of(event.get("item_id")), index_of(event), MESSAGE)
+        if item is None or item.ended is Ended.OPEN:
+            item = self._text_item(event, "output_text")
+            part = part_of(item, "output_text", event, closing=True)
+            if not part.complete:
+                if (annotation := event.get("annotation")) is not None:
+                    part.annotate(annotation)
+                return item
+        self.tolerated["annotation of a part that is closed"] += 1
+        return None
 
     def _text_item(self, event: Event, kind: PartKind) -> Item:
         """The message or reasoning item of a text event; one that was never announced is opened."""
@@ -316,6 +325,7 @@ class Accumulator:
         for part, whole in pairs(item, listed_parts, summary=summary):
             if not part.done:
                 self._settle(part, text_of(whole), strict=False)
+            if not part.complete:
                 add_details(part, whole)
 
     # ---- calls ------------------------------------------------------------------------------
@@ -347,7 +357,7 @@ class Accumulator:
 
     def _call_done(self, event: Event) -> Item | None:
         item_id, index = id_of(event.get("item_id")), index_of(event)
-        item = self.register.find(item_id, index, CALLS)
+        item = self.register.find(item_id, index, CALLS, id_of(event.get("call_id")))
         if item is not None and item.ended is not Ended.OPEN:
             self.tolerated["closed a call twice"] += 1
             return None
@@ -361,7 +371,7 @@ class Accumulator:
     def _call(self, event: Event) -> Item:
         """The call of an arguments event; before any `added` it is one whose name is not known yet."""
         item_id, index = id_of(event.get("item_id")), index_of(event)
-        item = self.register.find(item_id, index, CALLS)
+        item = self.register.find(item_id, index, CALLS, id_of(event.get("call_id")))
         if item is None:
             self.tolerated["arguments of a call that was never opened"] += 1
             native = event["type"].startswith("response.custom_tool_call_input")

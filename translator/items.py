@@ -93,7 +93,7 @@ class Text:
 class Part(Text):
     """A content or summary part. `initial` is text that came with `part.added`; it counts if no delta follows."""
 
-    __slots__ = ("_known", "annotations", "initial", "kind", "upstream_index")
+    __slots__ = ("_known", "annotations", "complete", "initial", "kind", "upstream_index")
 
     def __init__(self, kind: PartKind, upstream_index: int | None, initial: str = "") -> None:
         super().__init__()
@@ -102,6 +102,8 @@ class Part(Text):
         self.initial = initial
         self.annotations: list[Any] = []
         self._known: set[bytes] = set()  # the annotations as JSON, to tell repeats
+        # Set by the part's done event or the item's: between the text's end and this, annotations may still be told.
+        self.complete = False
 
     def annotate(self, annotation: Any) -> None:
         """Add an annotation, once."""

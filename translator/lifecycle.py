@@ -124,11 +124,13 @@ class TextLifecycle(Lifecycle):
         """See Lifecycle. An item that the upstream ended as incomplete waits for the response's end."""
         parts, cursors = self.item.parts, self._cursors
         while len(cursors) < len(parts):
+            if cursors and _waits(last := parts[len(cursors) - 1]):
+                self._close_part(last, cursors[-1])
             self._open_part(parts[len(cursors)])
         for at in range(self._open, len(parts)):
             part, cursor = parts[at], cursors[at]
             self._grow(part, cursor, coalesce=coalesce)
-            if part.done:
+            if part.complete or cursor.closed:
                 self._close_part(part, cursor)
                 self._open += at == self._open
         if self.item.ended is Ended.DONE:
@@ -204,6 +206,11 @@ class TextLifecycle(Lifecycle):
         summary = part.kind == "summary_text"
         event = "reasoning_summary_part.done" if summary else "content_part.done"
         self._out.write(f"response.{event}", {**cursor.place, "part": whole})
+
+
+def _waits(part: Part) -> bool:
+    """Whether only the end of its text was told: its annotations may follow, until another part begins."""
+    return part.done and not part.complete
 
 
 class MessageLifecycle(TextLifecycle):

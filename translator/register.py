@@ -21,13 +21,21 @@ class Register:
         self._next_place = 0  # every place below is taken
 
     def find(
-        self, item_id: str | None, index: int | None, types: frozenset[str] | None = None
+        self,
+        item_id: str | None,
+        index: int | None,
+        types: frozenset[str] | None = None,
+        call_id: str | None = None,
     ) -> Item | None:
         """The item meant. An unknown id beside a known index, or for an open item that has none, is learned.
 
-        `types` limits the guess by last open item.
+        Without an index a call id tells as well, which some servers send as the item's (llama.cpp#20607). `types` limits
+        the guess by last open item.
         """
         if item_id is not None and (item := self._by_id.get(item_id)) is not None:
+            return item
+        if index is None and (item := self._open_call(call_id or item_id)) is not None:
+            self.learn(item, item_id)
             return item
         if index is not None:
             item = self._by_index.get(index)
@@ -41,6 +49,15 @@ class Register:
                 self.learn(item, item_id)
                 return item
         return None
+
+    def _open_call(self, call_id: str | None) -> Item | None:
+        """The open call of this call id; the last, where upstreams use one twice."""
+        if call_id is None:
+            return None
+        fitting = (
+            i for i in reversed(self.items) if i.ended is Ended.OPEN and i.call_id == call_id
+        )
+        return next(fitting, None)
 
     def find_done(
         self, item_id: str | None, index: int | None, item_type: str, call_id: str | None

@@ -440,6 +440,57 @@ def test_annotations_are_announced_once_whether_streamed_or_only_at_the_end() ->
     assert told.output[0]["content"][0]["annotations"] == end["content"][0]["annotations"]
 
 
+CITE = {"type": "url_citation", "url": "https://a", "title": "A", "start_index": 0, "end_index": 1}
+PLACE = {"item_id": "msg_up", "output_index": 0, "content_index": 0}
+
+
+@pytest.mark.parametrize("before", [4, 5, 6], ids=["text.done", "part.done", "item.done"])
+def test_an_annotation_behind_the_end_of_its_text_doubles_nothing(before: int) -> None:
+    late = ev("output_text.annotation.added", annotation=CITE, **PLACE)
+    events = whole_message(["see u"])
+    told = play(*events[:before], late, *events[before:], completed())
+    (part,) = told.output[0]["content"]
+    assert part["text"] == "see u"
+    shown = [CITE] if before == 4 else []  # behind the part's end it cannot be shown any more
+    assert part["annotations"] == shown
+    assert [e["annotation"] for e in told.of("output_text.annotation.added")] == shown
+
+
+@pytest.mark.parametrize("teller", ["content_part.done", "output_item.done"])
+def test_annotations_and_logprobs_that_only_the_part_or_the_item_tells_behind_its_text_are_kept(
+    teller: str,
+) -> None:
+    detail = {"annotations": [CITE], "logprobs": [{"token": "x"}]}
+    told_whole = {"type": "output_text", "text": "x", **detail}
+    end = message("msg_up", "x")
+    if teller == "output_item.done":
+        end["content"] = [told_whole]
+    life = [*whole_message(["x"])[:3], ev("output_text.done", text="x", **PLACE)]
+    if teller == "content_part.done":
+        life.append(ev(teller, part=told_whole, **PLACE))
+    told = play(*life, done(end), completed())
+    (part,) = told.output[0]["content"]
+    assert {name: part[name] for name in detail} == detail
+    assert [e["annotation"] for e in told.of("output_text.annotation.added")] == [CITE]
+    assert told.of("output_text.done")[0]["logprobs"] == detail["logprobs"]
+
+
+def test_a_part_whose_end_is_not_told_closes_before_the_next_one_opens() -> None:
+    first, second = PLACE, {**PLACE, "content_index": 1}
+    told = play(
+        added(message()),
+        text("a"),
+        ev("output_text.done", text="a", **first),
+        text("b", content_index=1),
+        ev("output_text.done", text="b", **second),
+        done(message("msg_up", None)),
+        completed(),
+    )
+    assert [part["text"] for part in told.output[0]["content"]] == ["a", "b"]
+    kinds = [e["type"].removeprefix("response.") for e in told.events if "part" in e["type"]]
+    assert kinds == ["content_part.added", "content_part.done"] * 2
+
+
 @pytest.mark.parametrize("nothing", [{}, {"annotation": None}])
 def test_an_annotation_event_without_an_annotation_announces_nothing(
     nothing: dict[str, None],
@@ -935,3 +986,38 @@ def test_a_large_input_of_escapes_is_decoded_quickly_and_right() -> None:
         ]
     )
     assert told.output[0]["input"] == text
+
+
+@pytest.mark.parametrize("carrier", ["item_id", "call_id"])
+@pytest.mark.parametrize("ids", [True, False])
+def test_a_call_that_is_told_by_its_call_id_is_that_call(carrier: str, ids: bool) -> None:
+    """llama.cpp#20607: deltas name the call by its call id; by order alone two calls would swap their arguments."""
+    calls = {"fc_a": ("get_weather", '{"x":1}'), "fc_b": ("get_time", '{"y":2}')}
+    items = {
+        ident: {**call(name, call_id=ident), "id": f"id_{ident}" if ids else None}
+        for ident, (name, _) in calls.items()
+    }
+    tell = {"function_call_arguments.delta": "delta", "function_call_arguments.done": "arguments"}
+    told = play(
+        *(added(item, None) for item in items.values()),
+        *(
+            ev(kind, **{field: calls[ident][1], carrier: ident})
+            for kind, field in tell.items()
+            for ident in items
+        ),
+        *(done({**item, "arguments": calls[ident][1]}, None) for ident, item in items.items()),
+        completed(),
+        tools=[FUNCTION, {**FUNCTION, "name": "get_time"}],
+    )
+    assert told.response["status"] == "completed"
+    assert [(i["name"], i["arguments"]) for i in told.output] == list(calls.values())
+
+
+@pytest.mark.parametrize("said", [{"type": None}, {}])
+def test_an_item_whose_end_does_not_say_its_type_is_the_one_that_is_known(
+    said: dict[str, None],
+) -> None:
+    end = {k: v for k, v in message("msg_up", "a").items() if k != "type"} | said
+    told = play(added(message()), text("a"), done(end), completed())
+    assert told.response["status"] == "completed"
+    assert told.output[0]["content"][0]["text"] == "a"

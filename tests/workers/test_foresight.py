@@ -100,7 +100,7 @@ async def test_what_an_upstream_says_with_its_first_breath_is_one_exchange(store
 
 async def behind_a_commit(role: Translate, store: Store, rid: str) -> Attempt:
     """An attempt whose next frame comes while the last one, which nobody foresaw, is being committed."""
-    blocks = text_stream("a", "b")
+    blocks = text_stream("a", "b", "c")
     mine = await attempt_at(role, store, rid)
     mine.add(frames_of(*blocks[:4]))
     await mine.settled()
@@ -118,9 +118,9 @@ async def test_frames_that_come_under_a_commit_go_in_one_exchange_when_it_is_thr
         mine = await behind_a_commit(role, store, rid)
         before = store.writer.calls
         await mine.settled()
-        assert await committed(store, rid, 7)
+        assert await committed(store, rid, 6)
         assert store.writer.calls == before + 3  # two of the first frame, one of the second
-        mine.end({"how": "ok"}, frames_of(*text_stream("a", "b")[6:]))
+        mine.end({"how": "ok"}, frames_of(*text_stream("a", "b", "c")[6:]))
         assert types(await stream(store, rid))[-1] == "completed"
         assert [frame.data for frame in await lawful(store, rid)] == await recomputed(store, rid)
 
@@ -137,7 +137,7 @@ async def test_frames_that_wait_for_a_commit_are_appended_whatever_becomes_of_it
         translation._committed = lambda _: heard(trouble)
         await mine.settled()
     logged = [entry.data for entry in await entries(store, rid) if entry.kind == "frame"]
-    assert logged == [data for _, data in frames_of(*text_stream("a", "b")[:6])]
+    assert logged == [data for _, data in frames_of(*text_stream("a", "b", "c")[:6])]
 
 
 async def test_nobody_listens_for_what_may_follow_the_end(store: Store, monkeypatch) -> None:
@@ -169,7 +169,7 @@ async def test_nobody_listens_for_what_may_follow_the_end(store: Store, monkeypa
 
 
 async def test_a_cancel_that_comes_before_a_foreseen_frame_wins(store: Store) -> None:
-    blocks = text_stream("a", "b")
+    blocks = text_stream("a", "b", "c")
     before = metrics.value("foresights_failed_total")
     async with translating(store) as role:
         rid = await made(store)
