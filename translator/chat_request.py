@@ -53,43 +53,35 @@ CHAT_FIELDS: Final = frozenset(
 )
 """What every Chat server may be asked."""
 
-OTHER_FIELDS: Final = frozenset(
-    {
-        # of the Responses API
-        "access_programs",
-        "background",
-        "background_options",
-        "context_management",
-        "conversation",
-        "image",
-        "include",
-        "input",
-        "instructions",
-        "max_output_tokens",
-        "max_tool_calls",
-        "moderation",
-        "previous_response_id",
-        "prompt",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "reasoning",
-        "store",
-        "text",
-        "truncation",
-        # what clients of it and gateways put beside them
-        "client_metadata",
-        "encrypted_content",
-        "reasoning_encrypted_content",
-        # of Chat Completions, but the answer would be one that no Response can hold
-        "audio",
-        "function_call",
-        "functions",
-        "modalities",
-        "n",
-    }
+SERVER_FIELDS: Final = frozenset(
+    " ".join(
+        (
+            # vLLM
+            "add_generation_prompt add_special_tokens allowed_token_ids bad_words best_of cache_salt "
+            "chat_template chat_template_kwargs continue_final_message documents echo guided_choice "
+            "guided_decoding_backend guided_grammar guided_json guided_regex guided_whitespace_pattern "
+            "ignore_eos include_reasoning include_stop_str_in_output kv_transfer_params length_penalty "
+            "logits_processors min_p min_tokens mm_processor_kwargs priority prompt_logprobs "
+            "repetition_penalty return_token_ids return_tokens_as_token_ids skip_special_tokens "
+            "spaces_between_special_tokens stop_token_ids structured_outputs thinking_token_budget top_k "
+            "truncate_prompt_tokens use_beam_search vllm_xargs",
+            # SGLang
+            "custom_logit_processor custom_params ebnf lora_path no_stop_trim regex return_hidden_states "
+            "separate_reasoning session_params stop_regex stream_reasoning",
+            # llama.cpp
+            "cache_prompt dry_allowed_length dry_base dry_multiplier dry_penalty_last_n "
+            "dry_sequence_breakers dynatemp_exponent dynatemp_range grammar id_slot json_schema lora "
+            "min_keep mirostat mirostat_eta mirostat_tau n_probs parse_tool_calls reasoning_format "
+            "repeat_last_n repeat_penalty samplers t_max_predict_ms timings_per_token top_n_sigma typical_p "
+            "xtc_probability xtc_threshold",
+            # Ollama, and hosts of many models
+            "enable_thinking keep_alive min_new_tokens models plugins prompt_mode provider random_seed route "
+            "safe_prompt think thinking thinking_budget transforms",
+        )
+    ).split()
 )
-"""Fields that never go up, whoever wrote them: strict servers refuse a whole request for one that they do not know."""
+"""What the model servers that speak Chat take beside it. Nothing else of a client goes up: strict servers refuse a whole
+request for one field that they do not know (contract.md section 2, upstream-quirks.md section 5)."""
 
 OUTPUT_LIMIT: Final = "max_tokens"
 """The field that all servers obey, vLLM too. `max_completion_tokens` is silently ignored by Ollama, LM Studio and others
@@ -164,15 +156,15 @@ def chat_body(
 
 
 def dispatched(copy: Body, asked: Body) -> Body:
-    """The dispatch boundary: nothing passes it but what Chat knows, and what the client put beside both APIs.
+    """The dispatch boundary: nothing passes it but what Chat, or a server of it, knows.
 
-    Whatever is made on the way has a place in CHAT_FIELDS or does not leave. A field that neither API names is meant for
-    the model server (vLLM's `top_k`, `chat_template_kwargs`, …).
+    Whatever is made on the way has a place in CHAT_FIELDS or does not leave; of what the client asked for, the fields of
+    model servers go up as they are.
     """
     return {
         key: value
         for key, value in copy.items()
-        if key in CHAT_FIELDS or (key in asked and key not in OTHER_FIELDS)
+        if key in CHAT_FIELDS or (key in asked and key in SERVER_FIELDS)
     }
 
 
