@@ -11,7 +11,7 @@ from typing import Any
 from translator.declarations import CLIENT_TYPES, WEB_SEARCH, Declaration
 from translator.protocol.errors import RequestError
 from translator.protocol.json import Json
-from translator.protocol.tools import SEARCH_TYPE
+from translator.protocol.tools import SEARCH_TYPE, is_chat_selector
 from translator.toolmap import ToolMap
 
 
@@ -43,7 +43,7 @@ def upstream_choice(choice: Json, tools: ToolMap, *, forced: bool = True) -> Cho
         return Choice("auto" if choice == "required" and not forced else choice)
     names = [name for one in selectors(choice) for name in selected(one, tools)]
     functions = [{"type": "function", "name": name} for name in names]
-    if choice["type"] != "allowed_tools":
+    if choice.get("type") != "allowed_tools":
         if not forced:
             return Choice("auto")
         if (
@@ -63,11 +63,9 @@ def selectors(choice: Json) -> list[dict[str, Any]]:
     """The selectors in a choice, those of Chat Completions' shape in ours."""
     if not isinstance(choice, dict):
         return []
-    given = choice["tools"] if choice["type"] == "allowed_tools" else [choice]
+    given = choice["tools"] if choice.get("type") == "allowed_tools" else [choice]
     return [
-        {"type": "function", "name": one["function"]["name"]}
-        if one["type"] == "function" and "function" in one
-        else one
+        {"type": "function", "name": one["function"]["name"]} if is_chat_selector(one) else one
         for one in given
     ]
 

@@ -44,6 +44,7 @@ DECLARED = [
         select("function", "echo", namespace="n"),
         select("custom", "exec", namespace="gone"),
         {"type": "function", "function": {"name": "exec"}},
+        {"function": {"name": "exec"}},
         {"type": "web_search"},
         {"type": "file_search"},
         {"type": "mcp", "server_label": "docs"},
@@ -70,6 +71,7 @@ def test_a_custom_selector_naming_a_function_is_refused():
         (select("function", "wait"), "wait"),
         (select("function", "wait", namespace="n"), "wait"),
         ({"type": "function", "function": {"name": "echo"}}, "echo"),
+        ({"function": {"name": "echo"}}, "echo"),
         (
             select("custom", "echo", namespace="n"),
             ToolMap.of({"tools": DECLARED}).visible(Key("echo", "n")),

@@ -254,11 +254,20 @@ class Server(Wire):
     name: str | None = None
 
 
+def is_chat_selector(value: object) -> bool:
+    """Whether a selector has the shape of Chat Completions, with its type or without (contract.md section 6)."""
+    return (
+        isinstance(value, dict)
+        and "function" in value
+        and value.get("type", "function") == "function"
+    )
+
+
 def selector_tag(value: object) -> str | None:
     """The tag of a selector."""
-    kind = type_of(value)
-    if kind == "function" and isinstance(value, dict) and "function" in value:
+    if is_chat_selector(value):
         return "<chat>"
+    kind = type_of(value)
     if kind is None or kind == "mcp":
         return kind and "<mcp>"
     if kind in {"function", "custom"}:
@@ -323,6 +332,6 @@ def shown(tool: dict[str, Any]) -> dict[str, Any]:
 
 def shown_choice(choice: str | dict[str, Any]) -> str | dict[str, Any]:
     """A tool choice as responses show it: as the client sent it, with the mode that holds."""
-    if isinstance(choice, dict) and choice["type"] == "allowed_tools":
+    if type_of(choice) == "allowed_tools" and isinstance(choice, dict):
         return choice | {"mode": choice.get("mode") or "auto"}
     return choice
