@@ -117,12 +117,14 @@ class Upstreams:
             return
         self._seen = stamp
         try:
-            self._all = upstreams_of(self._read())
+            found = upstreams_of(self._read())
         except SettingsError as error:
             log.warning("%s cannot be used as edited; the old upstreams stay: %s", FILE, error)
             return
-        log.info(
-            "%s was edited: upstreams are now %s",
-            FILE,
-            ", ".join(u.id for u in self._all) or "none",
-        )
+        if (
+            not found
+        ):  # a fault at a start, too; an editor that truncates and then writes passes here
+            log.warning("%s names no upstream as edited; the old upstreams stay", FILE)
+            return
+        self._all = found
+        log.info("%s was edited: upstreams are now %s", FILE, ", ".join(u.id for u in found))

@@ -110,8 +110,22 @@ def test_an_edit_takes_effect_for_the_next_request(folder):
     file.write_text(table("three"))
     os.utime(file, ns=(1, 1))
     assert upstreams.resolve("m").id == "three"
-    file.unlink()
-    assert upstreams.all() == ()
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_file_that_is_emptied_or_gone_takes_no_upstream_away(folder, caplog, gone):
+    file = folder / "respool.toml"
+    file.write_text(table("one"))
+    upstreams = Upstreams(load())
+    if gone:
+        file.unlink()
+    else:
+        file.write_text("")
+    assert upstreams.resolve("m").id == "one"
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "the old upstreams stay" in caplog.text
+    file.write_text(table("two"))
+    assert upstreams.resolve("m").id == "two"
 
 
 def test_an_edit_that_cannot_be_used_is_told_once_and_changes_nothing(folder, caplog):
