@@ -190,7 +190,9 @@ def _described(tool: "Tool", secrets: list[str]) -> dict[str, Any] | None:
         "annotations": notes and notes.model_dump(by_alias=True, mode="json", exclude_none=True),
     }
     try:
-        # The log takes less than the SDK reads: numbers of 64 bits, and not every depth.
+        # The log takes less than the SDK reads: numbers of 64 bits, and not every depth. What no double holds was
+        # read as infinite, of which `dumps` would make null.
+        json.dumps(described, allow_nan=False)
         known = loads(written(described), max_depth=MAX_DEPTH)
     except (ValueError, RecursionError):
         return None

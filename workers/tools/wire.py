@@ -219,7 +219,11 @@ def client_for(
     """A client that can reach this one server. Use as a context manager (the SDK's transports do)."""
     return httpx2.AsyncClient(
         transport=Guard(origin, watch, tls),
-        headers={**headers, "accept-encoding": "identity"},
+        # As bytes: given text, the library takes ASCII alone, and HTTP has Latin-1.
+        headers=[
+            *((name.encode(), value.encode("latin-1")) for name, value in headers.items()),
+            (b"accept-encoding", b"identity"),
+        ],
         timeout=httpx2.Timeout(timeout_s, connect=CONNECT_S),
         trust_env=False,
     )

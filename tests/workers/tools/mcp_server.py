@@ -217,7 +217,9 @@ def app_of(tools: Tools) -> Any:
     async def entry(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             tools.paths.append(scope["path"])
-            tools.headers.append({k.decode().lower(): v.decode() for k, v in scope["headers"]})
+            tools.headers.append(
+                {k.decode().lower(): v.decode("latin-1") for k, v in scope["headers"]}
+            )
             if tools.answer is not None:
                 await tools.answer(scope, receive, send)
                 return

@@ -116,6 +116,13 @@ async def test_a_schema_with_numbers_past_64_bits_does_not_take_the_list_with_it
     assert (await runner(mcp).list_tools(at(f"{mcp.url}?again"))).tools == []
 
 
+def test_a_schema_with_a_number_that_no_double_holds_is_left_out_and_not_changed():
+    from mcp_types import Tool
+
+    schema = {"type": "object", "default": float("inf")}  # as JSON's 1e999 is read
+    assert mcp_module._described(Tool(name="x", inputSchema=schema), []) is None
+
+
 # ---- calls
 
 
@@ -473,13 +480,20 @@ async def test_credentials_go_to_the_server_and_nothing_else_of_the_client_does(
     spec = {
         "url": mcp.url,
         "authorization": "tok-A",
-        "headers": {"X-Team": "blue", "Host": "evil", "Content-Length": "1", "connection": "x"},
+        "headers": {
+            "X-Team": "blue",
+            "X-User": "José",
+            "Host": "evil",
+            "Content-Length": "1",
+            "connection": "x",
+        },
     }
     server = server_of(json.dumps({"servers": [None, spec]}).encode(), 1)
     await runner(mcp).call(server, "echo", {})
     for headers in mcp.headers:
         assert headers["authorization"] == "Bearer tok-A"
         assert headers["x-team"] == "blue"
+        assert headers["x-user"] == "José"
         assert headers["host"] == mcp.host
         assert "cookie" not in headers
         assert headers["accept-encoding"] == "identity"
