@@ -46,8 +46,10 @@ def test_the_api_does_not_start_without_keys():
 
 
 def test_all_processes_share_the_store_and_the_upstream():
-    shared = ("RESPOOL_REDIS_URL", "RESPOOL_UPSTREAM_URL")
-    for name in shared:
+    """What an api process admits, another one has to run: the settings of tools are everywhere, too."""
+    shared = ("REDIS_URL", "UPSTREAM_URL", "UPSTREAM_API", "UPSTREAM_API_KEY", "MCP_ALLOWED_HOSTS")
+    search = ("WEB_SEARCH_PROVIDER", "WEB_SEARCH_URL", "WEB_SEARCH_API_KEY")
+    for name in (f"{PREFIX}{name}" for name in (*shared, *search)):
         assert len({service["environment"][name] for service in OURS.values()}) == 1
 
 

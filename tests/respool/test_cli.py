@@ -37,7 +37,7 @@ def test_the_tools_that_can_be_run_are_listed_with_the_reason_why_one_is_off(tmp
     ended = respool(tmp_path, "tools", MCP_ALLOWED_HOSTS="tools.internal:8000")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.splitlines() == [
-        "off  web_search  WEB_SEARCH_PROVIDER is not set",
+        "off  web_search  RESPOOL_WEB_SEARCH_PROVIDER is not set",
         "on   mcp         public https servers, and tools.internal:8000",
     ]
     given = {"WEB_SEARCH_PROVIDER": "brave", "WEB_SEARCH_API_KEY": "sk-search-secret"}

@@ -111,15 +111,15 @@ def why_no_search(settings: ToolSettings) -> str:
     """Why there is no web search, or nothing."""
     name = settings.provider
     if not name:
-        return "WEB_SEARCH_PROVIDER is not set"
+        return "RESPOOL_WEB_SEARCH_PROVIDER is not set"
     if name not in PROVIDERS:
-        return f"WEB_SEARCH_PROVIDER must be one of {', '.join(PROVIDERS)}"
+        return f"RESPOOL_WEB_SEARCH_PROVIDER must be one of {', '.join(PROVIDERS)}"
     if name not in BASES and not settings.url:
-        return f"{name} needs WEB_SEARCH_URL"
+        return f"{name} needs RESPOOL_WEB_SEARCH_URL"
     if settings.url and urlsplit(settings.url).scheme not in ("http", "https"):
-        return "WEB_SEARCH_URL is no http or https address"
+        return "RESPOOL_WEB_SEARCH_URL is no http or https address"
     if name in BASES and not settings.api_key:
-        return f"{name} needs WEB_SEARCH_API_KEY"
+        return f"{name} needs RESPOOL_WEB_SEARCH_API_KEY"
     return ""
 
 

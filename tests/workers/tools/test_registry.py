@@ -9,11 +9,14 @@ from workers.tools.registry import Offer, Registry, ToolSettings
 @pytest.mark.parametrize(
     ("given", "note"),
     [
-        ({}, "WEB_SEARCH_PROVIDER is not set"),
-        ({"provider": "ask"}, "WEB_SEARCH_PROVIDER must be one of searxng, brave, tavily"),
-        ({"provider": "searxng"}, "searxng needs WEB_SEARCH_URL"),
-        ({"provider": "searxng", "url": "ftp://x"}, "WEB_SEARCH_URL is no http or https address"),
-        ({"provider": "brave"}, "brave needs WEB_SEARCH_API_KEY"),
+        ({}, "RESPOOL_WEB_SEARCH_PROVIDER is not set"),
+        ({"provider": "ask"}, "RESPOOL_WEB_SEARCH_PROVIDER must be one of searxng, brave, tavily"),
+        ({"provider": "searxng"}, "searxng needs RESPOOL_WEB_SEARCH_URL"),
+        (
+            {"provider": "searxng", "url": "ftp://x"},
+            "RESPOOL_WEB_SEARCH_URL is no http or https address",
+        ),
+        ({"provider": "brave"}, "brave needs RESPOOL_WEB_SEARCH_API_KEY"),
     ],
 )
 def test_a_search_that_is_off_says_why(given, note):
