@@ -55,6 +55,13 @@ class McpServer:
         return frozenset(given)
 
 
+def may_have(tool: Mapping[str, Any], name: str) -> bool:
+    """Whether a server's declaration leaves the model a tool of this name, if the server has one."""
+    allowed = tool.get("allowed_tools")
+    given = allowed.get("tool_names") if isinstance(allowed, dict) else allowed
+    return given is None or name in given
+
+
 def matches(rule: Mapping[str, Any], listed: Listed) -> bool:
     """Whether a filter means a tool; one that says nothing means none."""
     names, read_only = rule.get("tool_names"), rule.get("read_only")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from translator.declarations import CLIENT_TYPES, WEB_SEARCH, Declaration
+from translator.mcp_servers import may_have
 from translator.protocol.errors import RequestError
 from translator.protocol.json import Json
 from translator.protocol.tools import SEARCH_TYPE, is_chat_selector
@@ -31,6 +32,8 @@ def check_choice(choice: Json, declarations: Sequence[Declaration], tools: ToolM
         if selector["type"] in CLIENT_TYPES:
             selected(selector, tools)
         elif not any(names_hosted(selector, declaration) for declaration in declarations):
+            if selector["type"] == "mcp":
+                raise refused("selects an MCP server or tool that is not declared, or not allowed")
             raise refused("selects a tool of a type that is not declared")
 
 
@@ -87,7 +90,9 @@ def selected(selector: dict[str, Any], tools: ToolMap) -> list[str]:
 def names_hosted(selector: dict[str, Any], declaration: Declaration) -> bool:
     """Whether a selector of a tool that the client does not run means this declaration."""
     if selector["type"] == "mcp":
-        return bool(selector["server_label"] == declaration.tool.get("server_label"))
+        tool, name = declaration.tool, selector.get("name")
+        same = bool(selector["server_label"] == tool.get("server_label"))
+        return same and (name is None or may_have(tool, name))
     return kind_of(selector["type"]) == kind_of(declaration.type)
 
 

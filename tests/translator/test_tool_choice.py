@@ -142,3 +142,19 @@ def test_selectors_of_tools_that_the_gateway_runs_are_checked_likewise():
     for choice in ({"type": "shell"}, {"type": "mcp", "server_label": "other"}):
         with pytest.raises(RequestError):
             check_choice(choice, known, names)
+
+
+@pytest.mark.parametrize("given", [["look"], {"tool_names": ["look"]}, None, {"read_only": True}])
+def test_a_tool_that_its_servers_declaration_does_not_allow_cannot_be_chosen(given):
+    server = {"type": "mcp", "server_label": "docs", "allowed_tools": given}
+    known = list(declared({"tools": [server, custom("exec")]}, []))
+    names = ToolMap(known)
+    for name in ("look", "wipe"):
+        one = {"type": "mcp", "server_label": "docs", "name": name}
+        for choice in (one, allowed(select("custom", "exec"), one)):
+            if name == "look" or given in (None, {"read_only": True}):
+                check_choice(choice, known, names)
+                continue
+            with pytest.raises(RequestError, match="not allowed") as caught:
+                check_choice(choice, known, names)
+            assert caught.value.param == "tool_choice"
