@@ -149,6 +149,9 @@ class Accumulator:
             raise ProtocolFault("The upstream closed an item that is no object.")
         item_id, index = id_of(payload.get("id")) or id_of(event.get("item_id")), index_of(event)
         item_type = payload.get("type")
+        if item_id is None and index is None and self._has_ended(payload):
+            self.tolerated["repeated output_item.done"] += 1
+            return None
         item = self.register.find_done(
             item_id, index, str(item_type), id_of(payload.get("call_id"))
         )
@@ -163,6 +166,12 @@ class Accumulator:
             return None
         self._complete(item, payload)
         return item
+
+    def _has_ended(self, payload: dict[str, Any]) -> bool:
+        """Whether a call has ended with this very payload, an id apart: nothing but the call id tells which it was."""
+        call_id = id_of(payload.get("call_id"))
+        same = (i.done_payload for i in self.register.items if call_id and i.call_id == call_id)
+        return any({**ended, "id": None} == {**payload, "id": None} for ended in same if ended)
 
     def _done_again(self, item: Item, payload: dict[str, Any]) -> None:
         if payload and item.done_payload and payload != item.done_payload:
@@ -257,12 +266,25 @@ class Accumulator:
         )
         item, part = self._last if where == self._where else (None, None)
         if item is None or part is None or part.done or item.ended is not Ended.OPEN:
+            types = REASONING if kind in ("reasoning_text", "summary_text") else MESSAGE
+            if self._is_late(event, delta, types):
+                return None
             item = self._text_item(event, kind)
             part = part_of(item, fitting(item, kind), event)
             self._where, self._last = where, (item, part)
         if part.append(delta) and (logprobs := event.get("logprobs")):
             part.add_logprobs(logprobs)
         return item
+
+    def _is_late(self, event: Event, delta: str, types: frozenset[str]) -> bool:
+        """Whether a delta of nothing but blanks comes behind the end of its item: it is no reason to fail a response."""
+        if delta and not delta.isspace():
+            return False
+        item = self.register.find(id_of(event.get("item_id")), index_of(event), types)
+        late = item is not None and item.ended is not Ended.OPEN
+        if late:
+            self.tolerated["blanks behind an item's end"] += 1
+        return late
 
     def _text_done(self, event: Event, kind: PartKind) -> Item | None:
         """`output_text.done` and its like, `content_part.done` and its like: the whole text of a part."""
@@ -334,6 +356,8 @@ class Accumulator:
         delta = event.get("delta")
         if not isinstance(delta, str):
             _refuse(delta)
+            return None
+        if self._is_late(event, delta, CALLS):
             return None
         item = self._call(event)
         if item.text.done and is_json(item.text.joined()):

@@ -43,10 +43,12 @@ class ChatDialect:
 
     def events(self, block: bytes) -> Iterator[Event]:
         """The events of one block. Raises ProtocolFault for broken JSON."""
-        _, body = body_of(block)
+        name, body = body_of(block)
         if body is END_OF_STREAM:
             yield from self.end(finished=True)
         elif isinstance(body, dict):
+            if name == "error" and not body.get("error"):  # told by its event line alone
+                body = {"error": body}
             yield from self._chunk(body)
 
     def end(self, *, finished: bool) -> Iterator[Event]:
@@ -64,9 +66,10 @@ class ChatDialect:
             yield {"type": "response.incomplete", "response": response}
 
     def _chunk(self, body: dict[str, Any]) -> Iterator[Event]:
-        if body.get("error"):
+        error = body.get("error") or (body if body.get("object") == "error" else None)
+        if error:
             self._over = True
-            yield {"type": "error", "error": body["error"]}
+            yield {"type": "error", "error": error}
             return
         if isinstance(body.get("usage"), dict):
             self._usage = body["usage"]

@@ -557,6 +557,29 @@ def test_a_finish_without_done_is_an_end_and_neither_is_a_failure() -> None:
     assert chat(chunk(content="x"), chunk("stop"), end="reset").response["status"] == "failed"
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        b'event: error\ndata: {"message":"boom","code":"rate_limit_exceeded"}',
+        b'data: {"object":"error","message":"boom","code":"rate_limit_exceeded"}',
+    ],
+)
+def test_an_error_that_only_its_event_line_or_its_object_tells_is_a_failure(block: bytes) -> None:
+    told = chat(chunk(content="a"), block)
+    assert told.response["status"] == "failed"
+    assert told.response["error"] == {"code": "rate_limit_exceeded", "message": "boom"}
+
+
+def test_blanks_behind_a_whole_call_fail_nothing() -> None:
+    told = chat(
+        calls(fragment(0, "a", "get_weather", "{}")),
+        calls(fragment(1, "b", "get_weather", "{}")),
+        calls(fragment(0, arguments="\n")),
+        chunk("tool_calls"),
+    )
+    assert (told.response["status"], arguments_of(told)) == ("completed", ["{}", "{}"])
+
+
 def test_an_error_chunk_is_a_failure_whatever_follows() -> None:
     error = {"error": {"message": "Slow down at http://10.1.1.1/x", "code": "rate_limit_exceeded"}}
     told = chat(chunk(content="x"), error, chunk(content="y"), chunk("stop"))

@@ -1021,3 +1021,30 @@ def test_an_item_whose_end_does_not_say_its_type_is_the_one_that_is_known(
     told = play(added(message()), text("a"), done(end), completed())
     assert told.response["status"] == "completed"
     assert told.output[0]["content"][0]["text"] == "a"
+
+
+@pytest.mark.parametrize("blank", ["", "\n"])
+def test_blanks_behind_the_end_of_a_message_fail_nothing(blank: str) -> None:
+    told = play(*whole_message(["a"]), text(blank), completed())
+    assert told.response["status"] == "completed"
+    assert told.output[0]["content"][0]["text"] == "a"
+
+
+@pytest.mark.parametrize("ident", [None, ""])
+def test_a_done_that_is_told_again_without_id_and_index_is_no_second_call(
+    ident: str | None,
+) -> None:
+    first, second = (
+        {**call("get_weather", '{"x":1}', call_id=c, status="completed"), "id": ident} for c in "cd"
+    )
+    told = play(
+        added({**first, "arguments": "", "status": "in_progress"}, None),
+        done(first, None),
+        done(first, None),
+        added({**second, "arguments": "", "status": "in_progress"}, None),
+        done(first, None),
+        done(second, None),
+        completed(),
+    )
+    assert told.response["status"] == "completed"
+    assert [item["call_id"] for item in told.output] == ["c", "d"]
