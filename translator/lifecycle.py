@@ -34,6 +34,12 @@ HOSTED_EVENTS: Final[dict[str, frozenset[str]]] = {
 }
 """Events of items that the upstream runs by itself; others of them would make strict clients throw (rule 11)."""
 
+HOSTED_TEXTS: Final = {
+    "mcp_call": ("arguments", "response.mcp_call_arguments"),
+    "code_interpreter_call": ("code", "response.code_interpreter_call_code"),
+}
+"""What streams in an item that the upstream runs: the item's field, and the family of its events."""
+
 HOSTED_FIELDS: Final = (
     *("delta", "code", "arguments", "partial_image_index", "partial_image_b64"),
     *("size", "quality", "background", "output_format"),
@@ -263,27 +269,54 @@ class HostedLifecycle(Lifecycle):
         super().__init__(item, index, public_id, out)
         self._sent = 0  # events of the item that were looked at
         self._identity: dict[str, Any] = {}  # what `added` said and nothing later changes
+        self._field, self._family = HOSTED_TEXTS.get(item.type, ("", ""))
+        self._text: str | None = None  # what was streamed of the field, once anything was
+        self._told = False  # and its end
 
     def advance(self, *, coalesce: bool = False) -> None:  # noqa: ARG002 (its events carry no joined text)
         """See Lifecycle."""
         known = HOSTED_EVENTS.get(self.item.type, frozenset())
         for event in self.item.events[self._sent :]:
-            if event["type"] in known:
-                fields: dict[str, Any] = {k: event[k] for k in HOSTED_FIELDS if k in event}
-                self._out.write(
-                    event["type"], {**fields, "item_id": self.id, "output_index": self.index}
-                )
+            if event["type"] == f"{self._family}.delta":
+                self._grow(event.get("delta"))
+            elif event["type"] == f"{self._family}.done":
+                self._tell(event.get(self._field))
+            elif event["type"] in known:
+                self._write(event["type"], {k: event[k] for k in HOSTED_FIELDS if k in event})
         self._sent = len(self.item.events)
         if self.item.ended is Ended.DONE:
             self.close("completed")
 
+    def _write(self, event_type: str, fields: dict[str, Any]) -> None:
+        self._out.write(event_type, {**fields, "item_id": self.id, "output_index": self.index})
+
+    def _grow(self, piece: Any) -> None:
+        if isinstance(piece, str) and piece and not self._told:
+            self._text = (self._text or "") + piece
+            self._write(f"{self._family}.delta", {"delta": piece})
+
+    def _tell(self, whole: Any) -> None:
+        """The end of what streams: it says the rest, or the only word, and never takes back."""
+        if self._told or not self._family:
+            return
+        text = self._text or ""
+        if isinstance(whole, str) and whole.startswith(text):
+            self._grow(whole[len(text) :])
+        self._told = True
+        self._write(f"{self._family}.done", {self._field: self._text or ""})
+
     def close(self, status: str) -> None:
         """See Lifecycle."""
+        whole = self.item.payload.get(self._field)
+        if self._text is not None or isinstance(whole, str):
+            self._tell(whole)
         self._done(status)
 
     def snapshot(self, status: str) -> dict[str, Any]:
         """The upstream's item; its status is kept where it is an end."""
         item = {**self.item.payload, "id": self.id, "type": self.item.type, **self._identity}
+        if self._told or isinstance(item.get(self._field), str):
+            item[self._field] = self._text or ""
         if status == "in_progress":
             self._identity = {key: item[key] for key in IDENTITY if key in item}
         if "status" in item and item["status"] in ("in_progress", "incomplete", "completed", None):

@@ -1048,3 +1048,68 @@ def test_a_done_that_is_told_again_without_id_and_index_is_no_second_call(
     )
     assert told.response["status"] == "completed"
     assert [item["call_id"] for item in told.output] == ["c", "d"]
+
+
+HOSTED = {"type": "mcp_call", "id": "mcp_1", "server_label": "s", "name": "t"}
+
+
+def hosted(kind: str, **fields: Any) -> dict[str, Any]:
+    return ev(f"mcp_call_arguments.{kind}", item_id="mcp_1", output_index=0, **fields)
+
+
+@pytest.mark.parametrize("begun", ["", '{"a":1}'])
+@pytest.mark.parametrize("pieces", [(), ('{"a"', ":1}"), ('{"a"',)])
+@pytest.mark.parametrize("told", [True, False])
+def test_arguments_of_a_call_that_the_upstream_runs_are_streamed_and_ended_once(
+    begun: str, pieces: tuple[str, ...], told: bool
+) -> None:
+    whole = '{"a":1}'
+    play_out = play(
+        added({**HOSTED, "arguments": begun, "status": "in_progress"}),
+        *(hosted("delta", delta=piece) for piece in pieces),
+        *([hosted("done", arguments=whole)] * 2 if told else ()),
+        done({**HOSTED, "arguments": whole, "output": "x", "status": "completed"}),
+        completed(),
+    )
+    assert play_out.of("output_item.added")[0]["item"]["arguments"] == ""
+    assert "".join(play_out.deltas("mcp_call_arguments")) == whole
+    assert [e["arguments"] for e in play_out.of("mcp_call_arguments.done")] == [whole]
+    assert play_out.output[0]["arguments"] == whole
+
+
+def test_a_call_that_the_upstream_runs_and_does_not_end_has_what_was_streamed() -> None:
+    told = play(
+        added({**HOSTED, "arguments": "", "status": "in_progress"}),
+        hosted("delta", delta='{"a"'),
+        hosted("delta", delta=5),
+        ev("incomplete", response={"incomplete_details": {"reason": "max_output_tokens"}}),
+    )
+    (item,) = told.output
+    assert (item["status"], item["arguments"]) == ("incomplete", '{"a"')
+
+
+def test_a_whole_that_is_not_what_was_streamed_takes_nothing_back() -> None:
+    told = play(
+        added({**HOSTED, "arguments": "", "status": "in_progress"}),
+        hosted("delta", delta='{"a"'),
+        done({**HOSTED, "arguments": "{}", "status": "completed"}),
+        completed(),
+    )
+    assert (
+        told.of("mcp_call_arguments.done")[0]["arguments"] == told.output[0]["arguments"] == '{"a"'
+    )
+
+
+def test_code_that_the_upstream_runs_is_streamed_likewise() -> None:
+    code = {"type": "code_interpreter_call", "id": "ci_1", "container_id": "c", "outputs": None}
+    told = play(
+        added({**code, "code": None, "status": "in_progress"}),
+        done({**code, "code": "print(1)", "status": "completed"}),
+        completed(),
+    )
+    assert told.deltas("code_interpreter_call_code") == ["print(1)"]
+    assert (
+        told.of("code_interpreter_call_code.done")[0]["code"]
+        == told.output[0]["code"]
+        == "print(1)"
+    )
