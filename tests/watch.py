@@ -59,5 +59,8 @@ class Names:
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """The processes that run tests side by side have no terminal: the one that gathers their reports has."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Whoever starts the tests in the background of a script does not want Ctrl-C; what they start has to know it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if (terminal := config.pluginmanager.get_plugin("terminalreporter")) is not None:
         config.pluginmanager.register(Names(terminal))
