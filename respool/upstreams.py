@@ -121,9 +121,8 @@ class Upstreams:
         except SettingsError as error:
             log.warning("%s cannot be used as edited; the old upstreams stay: %s", FILE, error)
             return
-        if (
-            not found
-        ):  # a fault at a start, too; an editor that truncates and then writes passes here
+        # A fault at a start, too; an editor that truncates and then writes passes here.
+        if not found:
             log.warning("%s names no upstream as edited; the old upstreams stay", FILE)
             return
         self._all = found

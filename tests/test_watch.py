@@ -16,7 +16,7 @@ def anyio_backend():
 async def busy():
     while True:
         try:
-            time.sleep(0.01)
+            time.sleep(0.01)  # so that it is here, and not in the loop, that the alarm strikes
             await asyncio.sleep(0)
         except BaseException:
             return

@@ -76,6 +76,11 @@ class RoundResult:
     message: str | None = None
 
 
+def holders(kind: PartKind) -> frozenset[str]:
+    """The types of the items that a part of this kind can be in."""
+    return REASONING if kind in ("reasoning_text", "summary_text") else MESSAGE
+
+
 class Accumulator:
     """The items of one round and its end. Call `fold` with each event in order up to the end; read `items` and `result`."""
 
@@ -266,8 +271,7 @@ class Accumulator:
         )
         item, part = self._last if where == self._where else (None, None)
         if item is None or part is None or part.done or item.ended is not Ended.OPEN:
-            types = REASONING if kind in ("reasoning_text", "summary_text") else MESSAGE
-            if self._is_late(event, delta, types):
+            if self._is_late(event, delta, holders(kind)):
                 return None
             item = self._text_item(event, kind)
             part = part_of(item, fitting(item, kind), event)
@@ -290,7 +294,7 @@ class Accumulator:
         """`output_text.done` and its like, `content_part.done` and its like: the whole text of a part."""
         whole = event.get("part") if "part" in event else event
         text = text_of(whole) if isinstance(whole, dict) else ""
-        types = REASONING if kind in ("reasoning_text", "summary_text") else MESSAGE
+        types = holders(kind)
         item = self.register.find(id_of(event.get("item_id")), index_of(event), types)
         if item is None or item.ended is not Ended.OPEN:
             if not text or item is not None:
@@ -330,7 +334,7 @@ class Accumulator:
 
     def _text_item(self, event: Event, kind: PartKind) -> Item:
         """The message or reasoning item of a text event; one that was never announced is opened."""
-        types = REASONING if kind in ("reasoning_text", "summary_text") else MESSAGE
+        types = holders(kind)
         item_id, index = id_of(event.get("item_id")), index_of(event)
         item = self.register.find(item_id, index, types)
         if item is None:

@@ -47,9 +47,7 @@ class ChatDialect:
         if body is END_OF_STREAM:
             yield from self.end(finished=True)
         elif isinstance(body, dict):
-            if name == "error" and not body.get("error"):  # told by its event line alone
-                body = {"error": body}
-            yield from self._chunk(body)
+            yield from self._chunk(body, name)
 
     def end(self, *, finished: bool) -> Iterator[Event]:
         """The body has ended; `finished` if an end marker said so. Nothing comes of an end without any finish signal."""
@@ -65,9 +63,8 @@ class ChatDialect:
             response["incomplete_details"] = {"reason": reason}
             yield {"type": "response.incomplete", "response": response}
 
-    def _chunk(self, body: dict[str, Any]) -> Iterator[Event]:
-        error = body.get("error") or (body if body.get("object") == "error" else None)
-        if error:
+    def _chunk(self, body: dict[str, Any], name: str | None) -> Iterator[Event]:
+        if error := error_of(body, name):
             self._over = True
             yield {"type": "error", "error": error}
             return
@@ -76,19 +73,14 @@ class ChatDialect:
         whole = False
         for choice in listed(body.get("choices")):
             if isinstance(choice, dict) and not choice.get("index"):
-                whole = whole or (
-                    isinstance(choice.get("message"), dict)
-                    and not isinstance(choice.get("delta"), dict)
-                )
+                whole = whole or isinstance(whole_of(choice), dict)
                 yield from self._choice(choice)
         if whole:
             yield from self.end(finished=True)
 
     def _choice(self, choice: dict[str, Any]) -> Iterator[Event]:
         """The first choice; a request for several is refused. A whole `message` is taken as one delta."""
-        delta = choice.get("delta")
-        if not isinstance(delta, dict):
-            delta = choice.get("message")
+        delta = whole_of(choice) or choice.get("delta")
         if isinstance(delta, dict):
             yield from self._delta(delta, choice)
         finish = choice.get("finish_reason")
@@ -181,3 +173,14 @@ def usage_of(usage: dict[str, Any] | None) -> dict[str, Any] | None:
         "output_tokens_details": usage.get("completion_tokens_details"),
         "total_tokens": usage.get("total_tokens"),
     }
+
+
+def error_of(body: dict[str, Any], name: str | None) -> Any:
+    """What a chunk tells as an error: in its field, or all of it where its event line or its object says so."""
+    told = name == "error" or body.get("object") == "error"
+    return body.get("error") or (body if told else None)
+
+
+def whole_of(choice: dict[str, Any]) -> Any:
+    """The whole message of a choice; None where it has a delta, beside which some servers repeat the message so far."""
+    return None if isinstance(choice.get("delta"), dict) else choice.get("message")

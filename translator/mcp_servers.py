@@ -50,16 +50,22 @@ class McpServer:
 
     def names(self) -> frozenset[str]:
         """The names that `allowed_tools` mentions: those must be known before the model is asked."""
-        allowed = self.tool.get("allowed_tools") or ()
-        given = allowed if isinstance(allowed, Sequence) else allowed.get("tool_names") or ()
-        return frozenset(given)
+        return frozenset(named(self.tool) or ())
+
+
+def named(tool: Mapping[str, Any]) -> Sequence[str] | None:
+    """The names in the `allowed_tools` of a server's declaration; None where it does not go by names."""
+    allowed = tool.get("allowed_tools")
+    given: Sequence[str] | None = (
+        allowed.get("tool_names") if isinstance(allowed, dict) else allowed
+    )
+    return given
 
 
 def may_have(tool: Mapping[str, Any], name: str) -> bool:
     """Whether a server's declaration leaves the model a tool of this name, if the server has one."""
-    allowed = tool.get("allowed_tools")
-    given = allowed.get("tool_names") if isinstance(allowed, dict) else allowed
-    return given is None or name in given
+    names = named(tool)
+    return names is None or name in names
 
 
 def matches(rule: Mapping[str, Any], listed: Listed) -> bool:

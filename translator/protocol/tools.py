@@ -332,6 +332,6 @@ def shown(tool: dict[str, Any]) -> dict[str, Any]:
 
 def shown_choice(choice: str | dict[str, Any]) -> str | dict[str, Any]:
     """A tool choice as responses show it: as the client sent it, with the mode that holds."""
-    if type_of(choice) == "allowed_tools" and isinstance(choice, dict):
+    if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
         return choice | {"mode": choice.get("mode") or "auto"}
     return choice
