@@ -102,7 +102,7 @@ class ChatDialect:
         for position, call in enumerate(calls):
             if isinstance(call, dict):
                 yield from self._close_text()
-                yield from self._calls.take(call, position)
+                yield from self._calls.take(call, position if len(calls) > 1 else None)
 
     def _text(self, kind: str, text: Any, more: Event) -> Iterator[Event]:
         """A piece of text; opens the item that it needs. Nothing comes of an empty one."""

@@ -8,7 +8,8 @@ In: the entries of `delta.tool_calls`. Out: Responses events of function calls. 
 | a known index         | that call; a new one if its id is another, or again |
 | no index, a known id  | that call; a new one if again                       |
 | no index, a new id    | a new call                                          |
-| neither               | the last call; a new one if again                   |
+| neither, alone        | the last call; a new one if again                   |
+| neither, one of some  | that at its place in the list; a new one if again   |
 
 Again: the call that it would continue has a name and whole arguments, and it brings another name, or arguments and no id.
 
@@ -21,31 +22,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
+from translator.chat_arguments import ChatArguments
 from translator.upstream_event import Event, mended
-from translator.upstream_item import is_json
 
 
 @dataclass(slots=True, eq=False)
 class ChatCall:
-    """One call. `pieces` are its arguments; `announced` once `added` was told, `ended` once nothing more is expected."""
+    """One call; `announced` once `added` was told, `ended` once nothing more is expected."""
 
     index: int
     call_id: str | None = None
     name: str = ""
-    pieces: list[str] = field(default_factory=list)
+    arguments: ChatArguments = field(default_factory=ChatArguments)
     announced: bool = False
     ended: bool = False
-
-    @property
-    def whole(self) -> bool:
-        """Whether the arguments are a whole JSON value."""
-        return (
-            bool(self.pieces)
-            and self.pieces[-1].rstrip()[-1:] in '}]"'
-            and is_json("".join(self.pieces))
-        )
 
 
 class ChatCalls:
@@ -58,8 +48,8 @@ class ChatCalls:
         self._by_slot: dict[int, ChatCall] = {}  # the call that an upstream index means now
         self._by_id: dict[str, ChatCall] = {}
 
-    def take(self, fragment: dict[str, Any], position: int) -> Iterator[Event]:
-        """The events of one fragment; `position` is its place in the chunk's list."""
+    def take(self, fragment: dict[str, Any], position: int | None) -> Iterator[Event]:
+        """The events of one fragment; `position` is its place in the chunk's list, None if it is alone there."""
         function = fragment.get("function")
         function = function if isinstance(function, dict) else {}
         call_id, name = said(fragment.get("id")), function.get("name")
@@ -73,7 +63,7 @@ class ChatCalls:
             call.call_id = call_id
             self._by_id.setdefault(call_id, call)
         self._name(call, name)
-        piece = self._piece(call, function.get("arguments"))
+        piece = call.arguments.take(function.get("arguments"))
         declared, grows = call.name in self._names, self._may_grow(call.name)
         if (declared and not grows) or (piece and (declared or not grows)):
             yield from self._announce(call)
@@ -91,7 +81,7 @@ class ChatCalls:
                 yield from self._announce(call, at_end=True)
 
     def _find(
-        self, slot: Any, call_id: str | None, name: str, position: int, arguments: Any
+        self, slot: Any, call_id: str | None, name: str, position: int | None, arguments: Any
     ) -> ChatCall | None:
         known: ChatCall | None
         if isinstance(slot, int) and not isinstance(slot, bool):
@@ -99,21 +89,21 @@ class ChatCalls:
         elif call_id is not None:
             known = self._by_id.get(call_id)
         else:
-            known = self._by_slot.get(position) if position else self._last()
+            known = self._last() if position is None else self._by_slot.get(position)
         if known is None:
             return None
         other_id = call_id is not None and known.call_id is not None and known.call_id != call_id
         more = name != known.name or (call_id is None and bool(arguments))
-        again = bool(name and known.name) and more and known.whole
+        again = bool(name and known.name) and more and known.arguments.whole
         return None if other_id or again else known
 
     def _last(self) -> ChatCall | None:
         return self._calls[-1] if self._calls else None
 
-    def _begin(self, slot: Any, position: int) -> ChatCall:
+    def _begin(self, slot: Any, position: int | None) -> ChatCall:
         call = ChatCall(self._take_index())
         self._calls.append(call)
-        key = slot if isinstance(slot, int) and not isinstance(slot, bool) else position
+        key = slot if isinstance(slot, int) and not isinstance(slot, bool) else position or 0
         self._by_slot[key] = call
         return call
 
@@ -123,7 +113,7 @@ class ChatCalls:
         But for its name: one without is not.
         """
         call = self._last()
-        if call is not None and call.name and not call.ended and call.whole:
+        if call is not None and call.name and not call.ended and call.arguments.whole:
             call.ended = True
             yield from self._announce(call, at_end=True)
             yield {"type": "response.output_item.done", "output_index": call.index}
@@ -141,27 +131,6 @@ class ChatCalls:
     def _may_grow(self, name: str) -> bool:
         """Whether a declared name begins with this one and goes on."""
         return any(declared.startswith(name) and declared != name for declared in self._names)
-
-    def _piece(self, call: ChatCall, arguments: Any) -> str:
-        """What a fragment adds to the arguments: nothing, if it only says again what is there."""
-        piece = (
-            orjson.dumps(mended(arguments)).decode() if isinstance(arguments, dict) else arguments
-        )
-        if not isinstance(piece, str) or not piece:
-            return ""
-        if piece[0] == "{" and call.pieces:
-            piece = self._fresh("".join(call.pieces), piece, whole=call.whole)
-        if piece:
-            call.pieces.append(piece)
-        return piece
-
-    @staticmethod
-    def _fresh(have: str, piece: str, *, whole: bool) -> str:
-        """What is new in a piece that begins like an object: some providers send the whole so far each time."""
-        if whole:
-            return "" if piece == have else piece
-        repeats = len(have) > 1 and have[0] == "{" and piece.startswith(have)
-        return piece[len(have) :] if repeats else piece
 
     def _announce(self, call: ChatCall, *, at_end: bool = False) -> Iterator[Event]:
         if call.announced or not call.name or (call.call_id is None and not at_end):

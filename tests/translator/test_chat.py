@@ -450,22 +450,29 @@ def test_a_last_chunk_that_repeats_the_whole_arguments_is_ignored() -> None:
     assert arguments_of(told) == [whole]
 
 
-def test_cumulative_arguments_and_plain_repeats() -> None:
+@pytest.mark.parametrize(
+    "again", ['{"a": 1, "b": [2]}', '{ "a":1,"b":[2] }\n', {"a": 1, "b": [2]}, '{"a":1}']
+)
+def test_an_object_behind_whole_arguments_adds_nothing_however_it_is_written(again: Any) -> None:
     told = chat(
-        calls(fragment(0, "c", "get_weather", '{"ci')),
-        calls(fragment(0, arguments='{"city":')),
-        calls(fragment(0, arguments='{"city":1}')),
+        calls(fragment(0, "c", "get_weather", '{"a":1,"b":[2]}')),
+        calls(fragment(0, arguments=again)),
         chunk("tool_calls"),
     )
-    assert arguments_of(told) == ['{"city":1}']
+    assert arguments_of(told) == ['{"a":1,"b":[2]}']
+
+
+def test_fragments_without_index_and_id_go_on_with_the_calls_at_their_places_in_the_list() -> None:
     told = chat(
-        calls(fragment(0, "c", "get_weather", '{"n":"x')),
-        calls(fragment(0, arguments="x")),
-        calls(fragment(0, arguments="x")),
-        calls(fragment(0, arguments='{{"}')),
+        calls(fragment(None, "a", "get_weather"), fragment(None, "b", "get_weather")),
+        calls(fragment(None, arguments='{"n"'), fragment(None, arguments='{"m"')),
+        calls(fragment(None, arguments=":1}"), fragment(None, arguments=":2}")),
         chunk("tool_calls"),
     )
-    assert arguments_of(told) == ['{"n":"xxx{{"}']
+    assert [(item["call_id"], item["arguments"]) for item in told.output] == [
+        ("a", '{"n":1}'),
+        ("b", '{"m":2}'),
+    ]
 
 
 def test_a_stray_custom_object_beside_the_function_is_ignored() -> None:
