@@ -36,6 +36,7 @@ class ChatDialect:
             None  # type of the text item that takes deltas, None if there is none
         )
         self._open_index = 0
+        self._annotations: list[dict[str, Any]] = []  # those that no text has come for yet
         self._calls = ChatCalls(names, self._take_index)
         self._finish: str | None = None  # the first finish reason
         self._usage: dict[str, Any] | None = None  # the last one that came
@@ -94,8 +95,9 @@ class ChatDialect:
         yield from self._text("reasoning", reasoning or thought, {})
         yield from self._text("text", said, logprobs_of(choice))
         yield from self._text("refusal", delta.get("refusal"), {})
-        for annotation in listed(delta.get("annotations")):
-            yield from self._annotation(annotation)
+        self._annotations += [a for a in listed(delta.get("annotations")) if isinstance(a, dict)]
+        if self._annotations and self._open == "message":
+            yield from self._annotate()
         calls = listed(delta.get("tool_calls"))
         if not calls and isinstance(delta.get("function_call"), dict):
             calls = [{"index": 0, "function": delta["function_call"]}]
@@ -115,13 +117,15 @@ class ChatDialect:
             self._open, self._open_index = ITEMS[kind], self._take_index()
         yield {"type": TEXT_EVENTS[kind], "output_index": self._open_index, "delta": text, **more}
 
-    def _annotation(self, annotation: Any) -> Iterator[Event]:
-        if self._open == "message" and isinstance(annotation, dict):
+    def _annotate(self) -> Iterator[Event]:
+        """What annotates the text, also what came before its first character."""
+        for annotation in self._annotations:
             yield {
                 "type": "response.output_text.annotation.added",
                 "output_index": self._open_index,
                 "annotation": showable(flattened(annotation)),
             }
+        self._annotations = []
 
     def _close_text(self) -> Iterator[Event]:
         """The open text item is whole: another item follows."""

@@ -170,6 +170,19 @@ def test_annotations_are_flattened_and_announced_once() -> None:
     ] == [flat]
 
 
+@pytest.mark.parametrize("between", [[], [chunk(reasoning="hm")], [chunk(content="")]])
+def test_an_annotation_before_the_text_is_told_with_its_first_characters(
+    between: list[Any],
+) -> None:
+    cite = {"type": "url_citation", "url": "https://a", "title": "A"}
+    told = chat(chunk(annotations=[cite]), *between, chunk(content="x"), chunk("stop"))
+    assert told.output[-1]["content"][0]["annotations"] == [cite]
+    kinds = [event["type"] for event in told.events]
+    text, annotated = (f"response.output_text.{what}" for what in ("delta", "annotation.added"))
+    assert kinds.index(text) < kinds.index(annotated)
+    assert chat(chunk(annotations=[cite]), chunk("stop")).output == []
+
+
 def test_a_content_list_gives_its_reasoning_and_its_text() -> None:
     content = [
         {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "thinking", "thinking": "!"},
