@@ -64,14 +64,17 @@ def body_of(block: bytes) -> tuple[str | None, Any]:
 
 
 def _typeless(body: Event, name: str | None) -> list[Event]:
-    """An object that does not say its type: an error, what the event line says, or a whole Response."""
-    if isinstance(body.get("error"), (dict, str)):
+    """An object that does not say its type: an error, what the event line says, or a whole Response.
+
+    A Response that failed is whole all the same: what it has of output stands before its error.
+    """
+    whole = body.get("object") == "response" or isinstance(body.get("output"), list)
+    told = bool(name) and name != "message"
+    if isinstance(body.get("error"), (dict, str)) and (told or not whole):
         return [{"type": "error", "error": body["error"]}]
-    if name and name != "message":
+    if told:
         return [{**body, "type": name}]
-    if body.get("object") == "response" or isinstance(body.get("output"), list):
-        return _whole(body)
-    return []
+    return _whole(body) if whole else []
 
 
 def _whole(response: Event) -> list[Event]:

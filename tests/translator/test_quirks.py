@@ -122,6 +122,20 @@ def test_a_whole_json_body_without_a_known_status_or_with_an_error_is_a_failure(
     assert play(b'{"error":{"message":"no","code":null}}').response["error"]["message"] == "no"
 
 
+@pytest.mark.parametrize("line", ["", "event: message\n"])
+def test_a_whole_json_body_that_failed_shows_its_output_before_its_error(line: str) -> None:
+    body = {
+        "object": "response", "status": "failed", "output": [message("m", "Hi")],
+        "error": {"code": "rate_limit_exceeded", "message": "slow down"},
+        "usage": {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+    }  # fmt: skip
+    told = play(f"{line}data: {json.dumps(body)}".encode())
+    assert told.item_types()[:6] == MESSAGE_LIFE
+    assert told.response["status"] == "failed"
+    assert told.response["error"] == body["error"]
+    assert told.response["usage"]["total_tokens"] == 3
+
+
 # ---- items and ids ------------------------------------------------------------------------------
 
 
