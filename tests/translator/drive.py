@@ -171,6 +171,11 @@ CUTS = 4
 """Parts of a log, after each of which it is folded again from its beginning."""
 
 
+def fold_once(events: list[Event]) -> Told:
+    """What many events bring, folded once: the ways of `play` are quadratic."""
+    return fold(upstream(*events, tools=[CUSTOM]).entries)
+
+
 def play(*events: Event | str | bytes, end: str = "eof", **body: Any) -> Told:
     """Fold one round in every way; the ways must agree and the laws must hold.
 
@@ -284,6 +289,17 @@ def whole_call(
         args_done(arguments, index, ident, name=name),
         done(call(name, arguments, ident, call_id, "completed"), index),
     ]
+
+
+MESSAGE_LIFE = [
+    "output_item.added",
+    "content_part.added",
+    "output_text.delta",
+    "output_text.done",
+    "content_part.done",
+    "output_item.done",
+]
+"""The events of a message of one delta."""
 
 
 def whole_message(words: list[str], index: int = 0, ident: str = "msg_up") -> list[Event]:

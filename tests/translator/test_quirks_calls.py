@@ -1,0 +1,243 @@
+"""Calls of a Responses upstream: names, arguments and their ends (upstream-quirks.md section 3).
+
+One test a symptom.
+"""
+
+import json
+
+import pytest
+
+from tests.translator.drive import (
+    CUSTOM,
+    FUNCTION,
+    added,
+    args,
+    args_done,
+    call,
+    completed,
+    done,
+    ev,
+    fold_once,
+    message,
+    play,
+    text,
+    whole_call,
+)
+
+
+def test_arguments_before_added_are_held_and_released_with_the_announcement() -> None:
+    told = play(
+        args('{"a":'),
+        added(call("f")),
+        args("1}"),
+        args_done('{"a":1}'),
+        done(call("f", '{"a":1}')),
+        completed(),
+    )
+    assert told.deltas("function_call_arguments") == ['{"a":', "1}"]
+
+
+def test_arguments_done_is_the_only_carrier() -> None:
+    told = play(added(call("f")), args_done('{"a":1}'), done(call("f", '{"a":1}')), completed())
+    assert told.deltas("function_call_arguments") == ['{"a":1}']
+
+
+def test_full_arguments_in_added_and_again_at_done_count_once() -> None:
+    told = play(added(call("f", '{"a":1}')), done(call("f", '{"a":1}')), completed())
+    assert told.of("output_item.added")[0]["item"]["arguments"] == ""
+    assert told.output[0]["arguments"] == '{"a":1}'
+    assert play(added(call("f", '{"a":1}')), completed()).output[0]["arguments"] == '{"a":1}'
+
+
+def test_a_done_with_empty_arguments_leaves_the_deltas_standing() -> None:
+    told = play(added(call("f")), args('{"a":1}'), args_done(""), done(call("f", "")), completed())
+    assert told.output[0]["arguments"] == '{"a":1}'
+
+
+def test_other_arguments_at_done_lose_against_whole_streamed_ones_and_are_a_fault_against_half() -> (
+    None
+):
+    assert (
+        play(added(call("f")), args('{"a":1}'), args_done('{"a":2}'), completed()).output[0][
+            "arguments"
+        ]
+        == '{"a":1}'
+    )
+    assert (
+        play(added(call("f")), args('{"a":'), args_done('{"b":2}')).response["status"] == "failed"
+    )
+
+
+def test_a_call_without_arguments_has_an_empty_object_and_a_custom_one_an_empty_input() -> None:
+    told = play(
+        *[e for e in whole_call("f", "") if e["type"] != "response.function_call_arguments.delta"],
+        completed(),
+    )
+    assert told.deltas("function_call_arguments") == ["{}"]
+    assert told.output[0]["arguments"] == "{}"
+    told = play(*whole_call("exec", ""), completed(), tools=[CUSTOM])
+    assert told.output[0]["input"] == ""
+
+
+def test_arguments_that_are_an_object_are_taken_as_their_json() -> None:
+    told = play(added(call("f")), done({**call("f"), "arguments": {"a": 1}}), completed())
+    assert told.output[0]["arguments"] == '{"a":1}'
+
+
+def test_an_empty_object_before_the_arguments_is_a_false_start_and_alone_it_is_the_arguments() -> (
+    None
+):
+    told = play(
+        added(call("f")),
+        args("{}"),
+        args('{"a":1}'),
+        args_done('{"a":1}'),
+        done(call("f", '{"a":1}')),
+        completed(),
+    )
+    assert told.deltas("function_call_arguments") == ['{"a":1}']
+    for end in ([args_done("{}"), done(call("f", "{}"))], [args_done("")], []):
+        told = play(added(call("f")), args("{}"), *end, completed())
+        assert told.deltas("function_call_arguments") == ["{}"]
+    assert (
+        play(added(call("f")), args("{}"), args(" "), completed()).output[0]["arguments"] == "{} "
+    )
+    assert (
+        play(
+            added(call("exec")), args("{}"), args('{"input":"x"}'), completed(), tools=[CUSTOM]
+        ).output[0]["input"]
+        == "x"
+    )
+
+
+def test_the_tail_of_an_open_call_after_the_next_item_was_opened() -> None:
+    told = play(
+        added(call("f", ident="f1")), args('{"a":', 0, "f1"), added(message("m", status="in_progress"), 1),
+        text("x", 1, "m"),
+        args("1}", 0, "f1"), args_done('{"a":1}', 0, "f1"), done(call("f", '{"a":1}', "f1")),
+        done(message("m", "x"), 1), completed(),
+    )  # fmt: skip
+    assert [i["type"] for i in told.output] == ["function_call", "message"]
+    assert told.output[0]["arguments"] == '{"a":1}'
+
+
+def test_arguments_for_a_finished_call_or_a_message() -> None:
+    events = whole_call("f", "{}")
+    assert play(*events, args("{}")).response["status"] == "failed"
+    assert play(*events, args_done("{}"), completed()).response["status"] == "completed"
+    assert (
+        play(added(message("fc_up", status="in_progress")), args("{}")).response["status"]
+        == "failed"
+    )
+
+
+def test_an_upstreams_own_namespace_stays() -> None:
+    told = play(added({**call("f"), "namespace": "ns"}), args("{}"), completed())
+    assert told.output[0]["namespace"] == "ns"
+
+
+def test_fifty_thousand_small_deltas_are_linear() -> None:
+    told = fold_once(
+        [added(call("exec")), args('{"input":"'), *[args("x")] * 50_000, args('"}'), completed()]
+    )
+    assert len(told.output[0]["input"]) == 50_000
+
+
+@pytest.mark.parametrize("late", ["\n", '{"a":1}', "x"])
+def test_whole_arguments_do_not_change_after_their_done(late: str) -> None:
+    head = [added(call("f")), args('{"a":1}'), args_done('{"a":1}')]
+    by_delta = play(*head, args(late), done(call("f", '{"a":1}')), completed())
+    by_item = play(*head, done(call("f", '{"a":1}' + late)), completed())
+    for told in (by_delta, by_item):
+        assert told.deltas("function_call_arguments") == ['{"a":1}']
+        assert told.output[0]["arguments"] == '{"a":1}'
+
+
+def test_arguments_that_were_not_whole_at_their_done_may_still_grow() -> None:
+    told = play(
+        added(call("f")),
+        args('{"a"'),
+        args_done('{"a"'),
+        args(":1}"),
+        done(call("f", '{"a":1}')),
+        completed(),
+    )
+    assert told.output[0]["arguments"] == '{"a":1}'
+
+
+def test_a_call_outside_allowed_tools_never_shows_and_is_counted() -> None:
+    choice = {
+        "type": "allowed_tools",
+        "mode": "auto",
+        "tools": [{"type": "function", "name": "get_weather"}],
+    }
+    told = play(
+        *whole_call("exec", '{"input":"x"}'),
+        *whole_call("get_weather", "{}", 1, "f2", "c2"),
+        *whole_call("nobody_declared", "{}", 2, "f3", "c3"),
+        completed(),
+        tools=[CUSTOM, FUNCTION],
+        tool_choice=choice,
+    )
+    assert [i["name"] for i in told.output] == ["get_weather"]
+    assert len([n for n in told.notes if n.kind == "call of a tool that is not allowed"]) == 2
+
+
+def test_a_large_input_of_escapes_is_decoded_quickly_and_right() -> None:
+    text = "line\n" * 200_000
+    arguments = json.dumps({"input": text})
+    told = fold_once(
+        [
+            added(call("exec")),
+            args(arguments),
+            args_done(arguments),
+            done(call("exec", arguments)),
+            completed(),
+        ]
+    )
+    assert told.output[0]["input"] == text
+
+
+@pytest.mark.parametrize("carrier", ["item_id", "call_id"])
+@pytest.mark.parametrize("ids", [True, False])
+def test_a_call_that_is_told_by_its_call_id_is_that_call(carrier: str, ids: bool) -> None:
+    """llama.cpp#20607: deltas name the call by its call id; by order alone two calls would swap their arguments."""
+    calls = {"fc_a": ("get_weather", '{"x":1}'), "fc_b": ("get_time", '{"y":2}')}
+    items = {
+        ident: {**call(name, call_id=ident), "id": f"id_{ident}" if ids else None}
+        for ident, (name, _) in calls.items()
+    }
+    tell = {"function_call_arguments.delta": "delta", "function_call_arguments.done": "arguments"}
+    told = play(
+        *(added(item, None) for item in items.values()),
+        *(
+            ev(kind, **{field: calls[ident][1], carrier: ident})
+            for kind, field in tell.items()
+            for ident in items
+        ),
+        *(done({**item, "arguments": calls[ident][1]}, None) for ident, item in items.items()),
+        completed(),
+        tools=[FUNCTION, {**FUNCTION, "name": "get_time"}],
+    )
+    assert told.response["status"] == "completed"
+    assert [(i["name"], i["arguments"]) for i in told.output] == list(calls.values())
+
+
+@pytest.mark.parametrize("ident", [None, ""])
+def test_a_done_that_is_told_again_without_id_and_index_is_no_second_call(
+    ident: str | None,
+) -> None:
+    first, second = (
+        {**call("get_weather", '{"x":1}', call_id=c, status="completed"), "id": ident} for c in "cd"
+    )
+    told = play(
+        added({**first, "arguments": "", "status": "in_progress"}, None),
+        done(first, None),
+        done(first, None),
+        added({**second, "arguments": "", "status": "in_progress"}, None),
+        done(first, None),
+        done(second, None),
+        completed(),
+    )
+    assert told.response["status"] == "completed"
+    assert [item["call_id"] for item in told.output] == ["c", "d"]

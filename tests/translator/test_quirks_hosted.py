@@ -1,0 +1,152 @@
+"""Calls that the upstream runs by itself are shown as it tells them (upstream-quirks.md section 3, contract.md section 8).
+
+One test a symptom.
+"""
+
+from typing import Any
+
+import pytest
+
+from tests.translator.drive import (
+    added,
+    completed,
+    done,
+    ev,
+    play,
+)
+
+HOSTED = {"type": "mcp_call", "id": "mcp_1", "server_label": "s", "name": "t"}
+
+
+def hosted(kind: str, **fields: Any) -> dict[str, Any]:
+    return ev(f"mcp_call_arguments.{kind}", item_id="mcp_1", output_index=0, **fields)
+
+
+def test_an_item_that_the_upstream_runs_itself_is_shown_as_it_is() -> None:
+    search = {
+        "type": "web_search_call",
+        "id": "ws_up",
+        "status": "in_progress",
+        "action": {"type": "search"},
+    }
+    place = {"item_id": "ws_up", "output_index": 0}
+    told = play(
+        added(search), ev("web_search_call.in_progress", **place), ev("web_search_call.searching", **place),
+        ev("web_search_call.extension", **place), ev("web_search_call.completed", **place),
+        done({**search, "status": "completed", "action": {"type": "search", "query": "q"}}), completed(),
+    )  # fmt: skip
+    assert told.item_types() == [
+        "output_item.added", "web_search_call.in_progress", "web_search_call.searching",
+        "web_search_call.completed", "output_item.done",
+    ]  # fmt: skip
+    assert told.output[0]["action"] == {"type": "search", "query": "q"}
+    assert b"ws_up" not in b"".join(told.frames)
+
+
+def test_an_item_of_an_unknown_type_is_shown_added_and_done() -> None:
+    told = play(
+        added({"type": "program", "id": "p", "call_id": "c"}),
+        done({"type": "program", "id": "p", "call_id": "d", "code": "x"}),
+        completed(),
+    )
+    assert told.item_types() == ["output_item.added", "output_item.done"]
+    assert told.output[0]["call_id"] == "c"
+
+
+def test_a_hosted_item_that_was_cut_is_incomplete_and_a_failed_one_stays_failed() -> None:
+    search = {"type": "web_search_call", "id": "w", "status": "in_progress"}
+    assert play(added(search)).output[0]["status"] == "incomplete"
+    assert play(done({**search, "status": "failed"}), completed()).output[0]["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        '"delta":"\\ud800"',
+        '"delta":' + "[" * 230 + "]" * 230,
+        '"delta":"\\ud800","code":99999999999999999999999',
+    ],
+)
+def test_what_a_hosted_event_brings_can_be_written_again_or_fails_the_response(field: str) -> None:
+    item = {"type": "code_interpreter_call", "id": "ci", "status": "in_progress", "code": ""}
+    raw = '{"type":"response.code_interpreter_call_code.delta","item_id":"ci","output_index":0,@}'.replace(
+        "@", field
+    )
+    told = play(added(item), raw, completed())
+    assert told.response["status"] in ("completed", "failed")
+
+
+def test_a_hosted_event_says_no_more_than_its_kind_does() -> None:
+    search = {"type": "web_search_call", "id": "w", "status": "in_progress"}
+    odd = ev(
+        "web_search_call.searching",
+        item_id="w",
+        output_index=0,
+        error={"x": 1},
+        response_id="resp_up",
+    )
+    told = play(added(search), odd, completed())
+    assert set(told.of("web_search_call.searching")[0]) == {
+        "type",
+        "sequence_number",
+        "item_id",
+        "output_index",
+    }
+
+
+@pytest.mark.parametrize("begun", ["", '{"a":1}'])
+@pytest.mark.parametrize("pieces", [(), ('{"a"', ":1}"), ('{"a"',)])
+@pytest.mark.parametrize("told", [True, False])
+def test_arguments_of_a_call_that_the_upstream_runs_are_streamed_and_ended_once(
+    begun: str, pieces: tuple[str, ...], told: bool
+) -> None:
+    whole = '{"a":1}'
+    play_out = play(
+        added({**HOSTED, "arguments": begun, "status": "in_progress"}),
+        *(hosted("delta", delta=piece) for piece in pieces),
+        *([hosted("done", arguments=whole)] * 2 if told else ()),
+        done({**HOSTED, "arguments": whole, "output": "x", "status": "completed"}),
+        completed(),
+    )
+    assert play_out.of("output_item.added")[0]["item"]["arguments"] == ""
+    assert "".join(play_out.deltas("mcp_call_arguments")) == whole
+    assert [e["arguments"] for e in play_out.of("mcp_call_arguments.done")] == [whole]
+    assert play_out.output[0]["arguments"] == whole
+
+
+def test_a_call_that_the_upstream_runs_and_does_not_end_has_what_was_streamed() -> None:
+    told = play(
+        added({**HOSTED, "arguments": "", "status": "in_progress"}),
+        hosted("delta", delta='{"a"'),
+        hosted("delta", delta=5),
+        ev("incomplete", response={"incomplete_details": {"reason": "max_output_tokens"}}),
+    )
+    (item,) = told.output
+    assert (item["status"], item["arguments"]) == ("incomplete", '{"a"')
+
+
+def test_a_whole_that_is_not_what_was_streamed_takes_nothing_back() -> None:
+    told = play(
+        added({**HOSTED, "arguments": "", "status": "in_progress"}),
+        hosted("delta", delta='{"a"'),
+        done({**HOSTED, "arguments": "{}", "status": "completed"}),
+        completed(),
+    )
+    assert (
+        told.of("mcp_call_arguments.done")[0]["arguments"] == told.output[0]["arguments"] == '{"a"'
+    )
+
+
+def test_code_that_the_upstream_runs_is_streamed_likewise() -> None:
+    code = {"type": "code_interpreter_call", "id": "ci_1", "container_id": "c", "outputs": None}
+    told = play(
+        added({**code, "code": None, "status": "in_progress"}),
+        done({**code, "code": "print(1)", "status": "completed"}),
+        completed(),
+    )
+    assert told.deltas("code_interpreter_call_code") == ["print(1)"]
+    assert (
+        told.of("code_interpreter_call_code.done")[0]["code"]
+        == told.output[0]["code"]
+        == "print(1)"
+    )
