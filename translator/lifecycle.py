@@ -270,7 +270,7 @@ class HostedLifecycle(Lifecycle):
         self._sent = 0  # events of the item that were looked at
         self._identity: dict[str, Any] = {}  # what `added` said and nothing later changes
         self._field, self._family = HOSTED_TEXTS.get(item.type, ("", ""))
-        self._text: str | None = None  # what was streamed of the field, once anything was
+        self._pieces: list[str] = []  # what was streamed of the field
         self._told = False  # and its end
 
     def advance(self, *, coalesce: bool = False) -> None:  # noqa: ARG002 (its events carry no joined text)
@@ -292,34 +292,34 @@ class HostedLifecycle(Lifecycle):
 
     def _grow(self, piece: Any) -> None:
         if isinstance(piece, str) and piece and not self._told:
-            self._text = (self._text or "") + piece
+            self._pieces.append(piece)
             self._write(f"{self._family}.delta", {"delta": piece})
 
     def _tell(self, whole: Any) -> None:
         """The end of what streams: it says the rest, or the only word, and never takes back."""
         if self._told or not self._family:
             return
-        text = self._text or ""
+        text = "".join(self._pieces)
         if isinstance(whole, str) and whole.startswith(text):
             self._grow(whole[len(text) :])
         self._told = True
-        self._write(f"{self._family}.done", {self._field: self._text or ""})
+        self._write(f"{self._family}.done", {self._field: "".join(self._pieces)})
 
     def close(self, status: str) -> None:
         """See Lifecycle."""
         whole = self.item.payload.get(self._field)
-        if self._text is not None or isinstance(whole, str):
+        if self._pieces or isinstance(whole, str):
             self._tell(whole)
         self._done(status)
 
     def snapshot(self, status: str) -> dict[str, Any]:
-        """The upstream's item; its status is kept where it is an end."""
+        """The upstream's item; that it failed is kept. What it was doing is no end."""
         item = {**self.item.payload, "id": self.id, "type": self.item.type, **self._identity}
         if self._told or isinstance(item.get(self._field), str):
-            item[self._field] = self._text or ""
+            item[self._field] = "".join(self._pieces)
         if status == "in_progress":
             self._identity = {key: item[key] for key in IDENTITY if key in item}
-        if "status" in item and item["status"] in ("in_progress", "incomplete", "completed", None):
+        if "status" in item and (status == "in_progress" or item["status"] != "failed"):
             item["status"] = status
         return item
 

@@ -150,3 +150,17 @@ def test_code_that_the_upstream_runs_is_streamed_likewise() -> None:
         == told.output[0]["code"]
         == "print(1)"
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        *((doing, "completed") for doing in ("searching", "in_progress", "", None, "done")),
+        *((end, end) for end in ("completed", "failed")),
+    ],
+)
+def test_what_a_hosted_item_was_doing_is_no_end_of_it(said: str | None, shown: str) -> None:
+    search = {"type": "web_search_call", "id": "w", "action": {"type": "search"}}
+    told = play(done({**search, "status": said}), completed())
+    assert told.of("output_item.added")[0]["item"]["status"] == "in_progress"
+    assert told.output[0]["status"] == shown
