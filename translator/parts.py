@@ -11,7 +11,7 @@ from typing import Any
 from translator.items import Item, Part, PartKind
 from translator.protocol.errors import ProtocolFault
 from translator.upstream_event import Event
-from translator.upstream_item import listed, part_kind
+from translator.upstream_item import listed, part_kind, text_of
 
 
 def part_of(item: Item, kind: PartKind, event: Event, *, closing: bool = False) -> Part:
@@ -34,11 +34,20 @@ def part_of(item: Item, kind: PartKind, event: Event, *, closing: bool = False) 
 
 
 def pairs(item: Item, wholes: Any, *, summary: bool) -> Iterator[tuple[Part, dict[str, Any]]]:
-    """The parts of a finished item beside what was streamed in their position; a part too many is a new one."""
+    """The parts of a finished item beside what was streamed in their position; a part too many is a new one.
+
+    Unless all of them together are what was streamed in fewer, whose indexes were taken for growing ones: then the last
+    of these has their details.
+    """
     family = [part for part in item.parts if (part.kind == "summary_text") is summary]
-    for position, whole in enumerate(listed(wholes)):
-        if not isinstance(whole, dict):
-            continue
+    finished = [(at, whole) for at, whole in enumerate(listed(wholes)) if isinstance(whole, dict)]
+    if 0 < len(family) < len(finished):
+        streamed = "".join(part.joined() for part in family)
+        kinds = {part_kind(whole) for _, whole in finished}
+        if len(kinds) == 1 and streamed == "".join(text_of(whole) for _, whole in finished):
+            yield from ((family[-1], {**whole, "text": ""}) for _, whole in finished)
+            return
+    for position, whole in finished:
         if position < len(family):
             yield family[position], whole
             continue

@@ -45,6 +45,26 @@ def test_a_content_index_that_grows_with_each_delta_is_one_part() -> None:
     assert {e["content_index"] for e in told.events if "content_index" in e} == {0}
 
 
+def test_parts_that_were_taken_for_one_with_a_growing_index_are_not_told_again_at_the_end() -> None:
+    notes = [{"type": "url_citation", "url": f"https://{name}"} for name in "ab"]
+    whole = [
+        {"type": "output_text", "text": text, "annotations": [note]}
+        for text, note in zip(("Hel", "lo"), notes, strict=True)
+    ]
+    told = play(
+        added(message(status="in_progress")), text("Hel", content_index=0), text("lo", content_index=1),
+        done({**message("msg_up"), "content": whole}), completed(),
+    )  # fmt: skip
+    (part,) = told.output[0]["content"]
+    assert (part["text"], part["annotations"]) == ("Hello", notes)
+    refused = [{"type": "output_text", "text": "Hel"}, {"type": "refusal", "refusal": "lo"}]
+    told = play(
+        added(message(status="in_progress")), text("Hello"),
+        done({**message("msg_up"), "content": refused}), completed(),
+    )  # fmt: skip
+    assert [p["type"] for p in told.output[0]["content"]] == ["output_text", "refusal"]
+
+
 def test_two_parts_and_a_refusal_are_three_parts() -> None:
     def part(index: int, kind: str) -> dict[str, Any]:
         return ev(
