@@ -38,10 +38,10 @@ def bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except socket.gaierror as error:
-        raise Unusable(f"cannot serve {host}, port {port}: {error.strerror}") from None
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
+        # A name that means nothing has a negative number, and a text of the resolver's with our address in it.
+        known = error.errno is not None and error.errno > 0
+        reason = os.strerror(error.errno or 0) if known else "no such address"
         raise Unusable(f"cannot serve {host}, port {port}: {reason}") from None
     if (
         unsent := getattr(socket, "TCP_NOTSENT_LOWAT", None)

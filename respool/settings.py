@@ -46,8 +46,8 @@ class SettingsError(Unusable):
     """The settings cannot be used."""
 
 
-def _http_base(url: str) -> str:
-    """An upstream's base: what `/responses` or `/chat/completions` is appended to."""
+def http_base(url: str) -> str:
+    """An upstream's base: what `/responses` or `/chat/completions` is appended to. Raises ValueError, saying why."""
     parts = store_url.split(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be a http or https address such as http://127.0.0.1:8000/v1")
@@ -142,7 +142,7 @@ def _host_list(value: str) -> str:
 
 
 Key = Annotated[SecretStr, AfterValidator(_sendable)]
-HttpBase = Annotated[str, AfterValidator(_http_base)]
+HttpBase = Annotated[str, AfterValidator(http_base)]
 Seconds = Annotated[float, Field(gt=0, le=10 * 365 * 86400, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 

@@ -20,6 +20,7 @@ from aiohttp import web
 from respool import __version__
 from respool.inspection.screen import Screen, count
 from respool.inspection.tape import KEPT
+from respool.settings import http_base
 from respool.unusable import Unusable
 from streams.transcript import Sealing, header_line, text
 from translator.protocol.json import dumps
@@ -186,6 +187,10 @@ async def until_a_signal() -> None:
 
 async def record(screen: Screen, upstream: str, into: Path, *, port: int) -> int:
     """Record until Ctrl-C."""
+    try:
+        upstream = http_base(upstream)
+    except ValueError as error:
+        raise Unusable(f"--upstream: {error}") from None
     try:
         file = into.open("xb")
     except FileExistsError:

@@ -11,7 +11,8 @@ import pytest
 
 from respool.inspection import player as playing_module
 from respool.inspection.player import exchanges_of_files, playing
-from respool.inspection.recorder import recording
+from respool.inspection.recorder import record, recording
+from respool.inspection.screen import Screen
 from respool.inspection.tape import exchanges_of
 from respool.unusable import Unusable
 from streams import transcript
@@ -271,3 +272,10 @@ async def test_a_port_that_is_taken_is_told():
         with pytest.raises(Unusable, match=f"port {port}: "):
             async with playing_module.playing([exchange], port=port):
                 raise AssertionError("it is taken")
+
+
+@pytest.mark.parametrize("upstream", ["ftp://x/v1", "x", "http://user:word@x", "http://x/v1?a=b"])
+async def test_an_upstream_that_none_can_be_is_told_before_a_file_is_made(upstream, tmp_path):
+    with pytest.raises(Unusable, match=r"^--upstream: must "):
+        await record(Screen(as_json=False), upstream, tmp_path / "x", port=0)
+    assert not (tmp_path / "x").exists()
