@@ -276,8 +276,9 @@ class Accumulator:
             item = self._text_item(event, kind)
             part = part_of(item, fitting(item, kind), event)
             self._where, self._last = where, (item, part)
-        if part.append(delta) and (logprobs := event.get("logprobs")):
-            part.add_logprobs(logprobs)
+        grown = part.append(delta)
+        if logprobs := event.get("logprobs"):
+            part.add_logprobs(logprobs, grown=grown)
         return item
 
     def _is_late(self, event: Event, delta: str, types: frozenset[str]) -> bool:

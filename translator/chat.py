@@ -107,8 +107,8 @@ class ChatDialect:
                 yield from self._calls.take(call, position if len(calls) > 1 else None)
 
     def _text(self, kind: str, text: Any, more: Event) -> Iterator[Event]:
-        """A piece of text; opens the item that it needs. Nothing comes of an empty one."""
-        if text is None or text == "":
+        """A piece of text; opens the item that it needs. Nothing comes of an empty one, but what is said `more` of it."""
+        if text is None or (text == "" and not (more and self._open == ITEMS[kind])):
             return
         if not isinstance(text, str):
             raise ProtocolFault("The upstream sent a delta that is no text.")

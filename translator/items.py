@@ -93,7 +93,7 @@ class Text:
 class Part(Text):
     """A content or summary part. `initial` is text that came with `part.added`; it counts if no delta follows."""
 
-    __slots__ = ("_known", "annotations", "complete", "initial", "kind", "upstream_index")
+    __slots__ = ("_early", "_known", "annotations", "complete", "initial", "kind", "upstream_index")
 
     def __init__(self, kind: PartKind, upstream_index: int | None, initial: str = "") -> None:
         super().__init__()
@@ -102,6 +102,9 @@ class Part(Text):
         self.initial = initial
         self.annotations: list[Any] = []
         self._known: set[bytes] = set()  # the annotations as JSON, to tell repeats
+        self._early: list[
+            Any
+        ] = []  # log probabilities of tokens whose text comes with the next piece
         # Set by the part's done event or the item's: between the text's end and this, annotations may still be told.
         self.complete = False
 
@@ -112,11 +115,20 @@ class Part(Text):
             self._known.add(key)
             self.annotations.append(annotation)
 
-    def add_logprobs(self, logprobs: Any) -> None:
-        """Keep the log probabilities of the piece that was just added; only output texts have any to show."""
-        if isinstance(logprobs, list) and self.kind == "output_text":
-            self.logprobs.extend([] for _ in range(len(self.pieces) - 1 - len(self.logprobs)))
-            self.logprobs.append(logprobs)
+    def add_logprobs(self, logprobs: Any, *, grown: bool) -> None:
+        """Keep the log probabilities of a delta; only output texts have any to show.
+
+        A token may bring no text of its own, such as half a character: if the delta has not `grown` the part, its log
+        probabilities go to the next piece that has some.
+        """
+        if not isinstance(logprobs, list) or self.kind != "output_text":
+            return
+        if not grown:
+            self._early += logprobs
+            return
+        self.logprobs.extend([] for _ in range(len(self.pieces) - 1 - len(self.logprobs)))
+        self.logprobs.append(self._early + logprobs)
+        self._early = []
 
     @property
     def said_first(self) -> str:

@@ -152,6 +152,18 @@ def test_logprobs_are_on_the_deltas_and_all_of_them_on_the_done() -> None:
     assert told.output[0]["content"][0]["logprobs"] == [one, two]
 
 
+def test_logprobs_of_a_token_without_text_are_on_the_next_delta() -> None:
+    """A token that is part of a character: its text comes with the token that ends it."""
+    tokens = [{"token": name, "logprob": -0.1} for name in "abcd"]
+    chunks = [chunk(content=text) for text in ("x", "", "\N{GRINNING FACE}", "")]
+    for made, token in zip(chunks, tokens, strict=True):
+        made["choices"][0]["logprobs"] = {"content": [token]}
+    told = chat(*chunks, chunk("stop"))
+    first, half, other, _ = tokens
+    assert [e["logprobs"] for e in told.of("output_text.delta")] == [[first], [half, other]]
+    assert told.output[0]["content"][0]["logprobs"] == [first, half, other]
+
+
 def test_annotations_are_flattened_and_announced_once() -> None:
     cite = {"type": "url_citation", "url_citation": {"url": "https://a", "title": "A"}}
     told = chat(
