@@ -20,6 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from translator.items import CALLS, Ended, Item, Part, PartKind, Text
@@ -34,6 +35,7 @@ from translator.upstream_item import (
     is_json,
     listed,
     part_kind,
+    parts_in,
     text_of,
     type_of,
 )
@@ -158,7 +160,7 @@ class Accumulator:
             self.tolerated["repeated output_item.done"] += 1
             return None
         item = self.register.find_done(
-            item_id, index, str(item_type), id_of(payload.get("call_id"))
+            item_id, index, str(item_type), id_of(payload.get("call_id")), partial(may_end, payload)
         )
         if item is None:
             if not payload or is_empty(payload):
@@ -176,10 +178,10 @@ class Accumulator:
         """Whether a call has ended with this very payload, an id apart: nothing but the call id tells which it was."""
         call_id = id_of(payload.get("call_id"))
         same = (i.done_payload for i in self.register.items if call_id and i.call_id == call_id)
-        return any({**ended, "id": None} == {**payload, "id": None} for ended in same if ended)
+        return any(said(ended) == said(payload) for ended in same if ended)
 
     def _done_again(self, item: Item, payload: dict[str, Any]) -> None:
-        if payload and item.done_payload and payload != item.done_payload:
+        if payload and item.done_payload and said(payload) != said(item.done_payload):
             raise ProtocolFault("The upstream closed an item twice, differently.")
         self.tolerated["repeated output_item.done"] += 1
 
@@ -199,11 +201,12 @@ class Accumulator:
         if item.is_call:
             self._settle(item.text, arguments_of(payload), strict=True)
         elif item.type == "message":
-            self._whole(item, payload.get("content"), summary=False)
+            self._whole(item, payload, summary=False)
         elif item.type == "reasoning":
-            self._whole(item, payload.get("summary"), summary=True)
-            self._whole(item, payload.get("content"), summary=False)
-        self.close(item, Ended.CUT if payload.get("status") == "incomplete" else Ended.DONE)
+            self._whole(item, payload, summary=True)
+            self._whole(item, payload, summary=False)
+        cut = ("incomplete", "failed", "cancelled") if item.is_call else ("incomplete",)
+        self.close(item, Ended.CUT if payload.get("status") in cut else Ended.DONE)
 
     def close(self, item: Item, ended: Ended) -> None:
         """End an item: nothing more will be said of it. Text that only came with `added` counts now."""
@@ -347,9 +350,10 @@ class Accumulator:
             raise ProtocolFault("The upstream sent text for an item that cannot take any.")
         return item
 
-    def _whole(self, item: Item, listed_parts: Any, *, summary: bool) -> None:
+    def _whole(self, item: Item, payload: dict[str, Any], *, summary: bool) -> None:
         """Fold the parts of a finished item; one that is done says nothing new."""
-        for part, whole in pairs(item, listed_parts, summary=summary):
+        finished = parts_in(payload.get("summary" if summary else "content"))
+        for part, whole in pairs(item, finished, summary=summary):
             if not part.done:
                 self._settle(part, text_of(whole), strict=False)
             if not part.complete:
@@ -461,6 +465,9 @@ class Accumulator:
             reason = id_of(details.get("reason")) if isinstance(details, dict) else None
             reason = reason if reason and REASON.fullmatch(reason) else None
             self.result = RoundResult("incomplete", usage, reason=reason or "max_output_tokens")
+        elif any(cut_off(item) for item in self.items):
+            self.tolerated["completed although a call was cut off"] += 1
+            self.result = RoundResult("incomplete", usage, reason="max_output_tokens")
         else:
             self.result = RoundResult("completed", usage)
 
@@ -488,6 +495,31 @@ class Accumulator:
         "response.error": _error_event,
         "error": _error_event,
     }
+
+
+def said(payload: dict[str, Any]) -> dict[str, Any]:
+    """What a finished item says beside its id: the same in an equal repeat, which may leave out what is known."""
+    return {key: value for key, value in payload.items() if key != "id" and value not in (None, "")}
+
+
+def may_end(payload: dict[str, Any], item: Item) -> bool:
+    """Whether an open item may have ended as this: what is known of it, and what was streamed, stands in it."""
+    if item.is_call:
+        known = {"call_id": item.call_id, "name": item.name}
+        return all(
+            not value or payload.get(key) in (None, "", value) for key, value in known.items()
+        )
+    whole = "".join(
+        text_of(part) for key in ("summary", "content") for part in parts_in(payload.get(key))
+    )
+    return not whole or whole.startswith("".join(part.joined() for part in item.parts))
+
+
+def cut_off(item: Item) -> bool:
+    """Whether the upstream ended a call as cut off, and it is: nobody may run half of it (contract.md D19)."""
+    if not item.is_call or item.ended is not Ended.CUT:
+        return False
+    return item.type == "custom_tool_call" or not is_json(item.text.joined())
 
 
 def _refuse(delta: Any) -> None:

@@ -56,11 +56,6 @@ class CallLifecycle(Lifecycle):
         self._sent = 0  # pieces of the call's text that were taken
         self._told = False  # the text's own done event was written
 
-    @property
-    def waits(self) -> bool:
-        """Whether the upstream has ended the call, but not for certain."""
-        return self.item.ended is Ended.DONE and self.final is None
-
     def advance(self, *, coalesce: bool = False) -> None:
         """See Lifecycle."""
         if self._refused:
@@ -70,10 +65,6 @@ class CallLifecycle(Lifecycle):
             self._tell()
         if self._told and self.item.ended is Ended.DONE:
             self._done("completed")
-
-    def settle(self) -> None:
-        """The call's end has become certain: another item follows, or the round completed."""
-        self.close("completed")
 
     def close(self, status: str) -> None:
         """See Lifecycle; a call that was cut off is only listed in the terminal response."""

@@ -71,6 +71,15 @@ class Lifecycle(ABC):
         }
 
     @property
+    def waits(self) -> bool:
+        """Whether the upstream has ended the item, but its end is not shown yet."""
+        return self.item.ended is Ended.DONE and self.final is None
+
+    def settle(self) -> None:
+        """The item's end has become certain: another item follows, or the round completed."""
+        self.close("completed")
+
+    @property
     def ended(self) -> dict[str, Any]:
         """The item as it ended; to be asked for only once it has."""
         if self.final is None:
@@ -127,7 +136,11 @@ class TextLifecycle(Lifecycle):
         self._open = 0  # parts before this one are closed
 
     def advance(self, *, coalesce: bool = False) -> None:
-        """See Lifecycle. An item that the upstream ended as incomplete waits for the response's end."""
+        """See Lifecycle. The item's own end waits for what follows.
+
+        An upstream that runs into its limit may end the item as completed, and then the response as incomplete (vLLM;
+        contract.md section 6).
+        """
         parts, cursors = self.item.parts, self._cursors
         while len(cursors) < len(parts):
             if cursors and _waits(last := parts[len(cursors) - 1]):
@@ -139,8 +152,6 @@ class TextLifecycle(Lifecycle):
             if part.complete or cursor.closed:
                 self._close_part(part, cursor)
                 self._open += at == self._open
-        if self.item.ended is Ended.DONE:
-            self._done("completed")
 
     def growing(self, text: Text) -> Callable[[bytes | None], None] | None:
         """What shows the next piece of a text of this item, if nothing else would come of it."""

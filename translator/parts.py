@@ -33,21 +33,22 @@ def part_of(item: Item, kind: PartKind, event: Event, *, closing: bool = False) 
     return part
 
 
-def pairs(item: Item, wholes: Any, *, summary: bool) -> Iterator[tuple[Part, dict[str, Any]]]:
+def pairs(
+    item: Item, finished: list[dict[str, Any]], *, summary: bool
+) -> Iterator[tuple[Part, dict[str, Any]]]:
     """The parts of a finished item beside what was streamed in their position; a part too many is a new one.
 
     Unless all of them together are what was streamed in fewer, whose indexes were taken for growing ones: then the last
     of these has their details.
     """
     family = [part for part in item.parts if (part.kind == "summary_text") is summary]
-    finished = [(at, whole) for at, whole in enumerate(listed(wholes)) if isinstance(whole, dict)]
     if 0 < len(family) < len(finished):
         streamed = "".join(part.joined() for part in family)
-        kinds = {part_kind(whole) for _, whole in finished}
-        if len(kinds) == 1 and streamed == "".join(text_of(whole) for _, whole in finished):
-            yield from ((family[-1], {**whole, "text": ""}) for _, whole in finished)
+        kinds = {part_kind(whole) for whole in finished}
+        if len(kinds) == 1 and streamed == "".join(map(text_of, finished)):
+            yield from ((family[-1], {**whole, "text": ""}) for whole in finished)
             return
-    for position, whole in finished:
+    for position, whole in enumerate(finished):
         if position < len(family):
             yield family[position], whole
             continue

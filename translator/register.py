@@ -4,6 +4,7 @@ Upstreams leave out ids and indexes, change ids between `added` and `done`, and 
 section 3). The register learns every id that an item ever had; places are never given twice.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from translator.items import Ended, Item
@@ -60,9 +61,17 @@ class Register:
         return next(fitting, None)
 
     def find_done(
-        self, item_id: str | None, index: int | None, item_type: str, call_id: str | None
+        self,
+        item_id: str | None,
+        index: int | None,
+        item_type: str,
+        call_id: str | None,
+        fits: Callable[[Item], bool],
     ) -> Item | None:
-        """The item that an `output_item.done` closes. Its id may be new: then index, call id or type decide."""
+        """The item that an `output_item.done` closes. Its id may be new: then index, call id or type decide.
+
+        Where type alone would, `fits` says whether an item may end like that.
+        """
         if item_id is not None and (item := self._by_id.get(item_id)) is not None:
             return item
         if index is not None:
@@ -71,17 +80,24 @@ class Register:
                 self.learn(item, item_id)
                 return item
             return item if item_id is None else None
-        found = self._by_likeness(item_id, item_type, call_id)
+        found = self._by_likeness(item_id, item_type, call_id, fits)
         if found is not None:
             self.learn(found, item_id)
         return found
 
-    def _by_likeness(self, item_id: str | None, item_type: str, call_id: str | None) -> Item | None:
+    def _by_likeness(
+        self,
+        item_id: str | None,
+        item_type: str,
+        call_id: str | None,
+        fits: Callable[[Item], bool],
+    ) -> Item | None:
         """The open item of a type that a done without index must mean, if there is only one that it can."""
         fitting = [i for i in self.items if i.ended is Ended.OPEN and i.type == item_type]
         same_call = [item for item in fitting if call_id is not None and item.call_id == call_id]
         if same_call:
             return same_call[0]
+        fitting = [item for item in fitting if fits(item)]
         if item_id is None:
             return fitting[-1] if fitting else None
         fitting = [item for item in fitting if not item.ids] or fitting

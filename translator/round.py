@@ -64,10 +64,11 @@ class Round:
         self._boundary = Boundary()
         self._lifecycles: dict[int, Lifecycle] = {}  # by slot, from `added` on
         self._calls: dict[int, GatewayCall] = {}  # by slot: what the gateway runs or refuses
-        self._waiting_dones: list[CallLifecycle] = []  # ended calls whose end is not certain yet
+        self._waiting_dones: list[Lifecycle] = []  # of ended items whose end is not certain yet
         self._seen = 0  # items that have appeared
         self._touched: Item | None = None  # by the last event
         self._ended = ""  # set by `end`: how the upstream's part ended
+        self._broken_off = False  # set by `close`: it did not end by itself
 
     @property
     def result(self) -> RoundResult | None:
@@ -190,7 +191,7 @@ class Round:
     def close(self) -> None:
         """The response ends before the round has: what is open is incomplete, what is whole is shown."""
         if not self._ended:
-            self._ended = "incomplete"
+            self._ended, self._broken_off = "incomplete", True
             for item in self._items:
                 if item.ended is Ended.OPEN:
                     self._accumulator.close(item, Ended.CUT)
@@ -332,8 +333,11 @@ class Round:
         if self._shown.citations and item.type == "message":
             self._cite(item)
         lifecycle.advance(coalesce=coalesce)
-        if item.ended is Ended.DONE and isinstance(lifecycle, CallLifecycle) and lifecycle.waits:
-            self._waiting_dones.append(lifecycle)
+        if lifecycle.waits and isinstance(lifecycle, (CallLifecycle, TextLifecycle)):
+            if item.is_call or item is self._items[-1]:
+                self._waiting_dones.append(lifecycle)
+            else:
+                lifecycle.settle()
 
     def _cite(self, item: Item) -> None:
         """Mark, in texts that are whole, the addresses that a search has found."""
@@ -352,17 +356,21 @@ class Round:
         return True
 
     def _settle_dones(self) -> None:
-        """Another item follows: the calls that the upstream had ended before it are whole."""
+        """Another item follows: what the upstream had ended before it is whole."""
         for lifecycle in self._waiting_dones:
-            lifecycle.settle()
-            self._observe(lifecycle)
+            if lifecycle.final is None:
+                lifecycle.settle()
+                self._observe(lifecycle)
         self._waiting_dones.clear()
 
     def _close_shown(self) -> None:
         """Close what the client has seen, but for calls whose result is still to come."""
         for lifecycle in sorted(self._lifecycles.values(), key=lambda shown: shown.index):
             if lifecycle.final is None and not isinstance(lifecycle, GatewayLifecycle):
-                lifecycle.close(self._ended)
+                # It takes the upstream to say that a limit has ended a text that it had called completed.
+                believed = self._broken_off and isinstance(lifecycle, TextLifecycle)
+                whole = believed and lifecycle.waits
+                lifecycle.close("completed" if whole else self._ended)
                 self._observe(lifecycle)
 
     def _observe(self, lifecycle: Lifecycle) -> None:

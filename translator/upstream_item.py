@@ -77,9 +77,15 @@ def is_empty(payload: dict[str, Any]) -> bool:
     """Whether a message or reasoning item says nothing at all."""
     if type_of(payload) not in ("message", "reasoning"):
         return False
-    parts = [*listed(payload.get("content")), *listed(payload.get("summary"))]
-    said = any(isinstance(part, dict) and text_of(part) for part in parts)
-    return not said and not payload.get("encrypted_content")
+    parts = [*parts_in(payload.get("content")), *parts_in(payload.get("summary"))]
+    return not any(map(text_of, parts)) and not payload.get("encrypted_content")
+
+
+def parts_in(content: Any) -> list[dict[str, Any]]:
+    """The parts of an item's content or summary; a mere text is one (as in requests)."""
+    if isinstance(content, str):
+        return [{"type": "output_text", "text": content}] if content else []
+    return [part for part in listed(content) if isinstance(part, dict)]
 
 
 def arguments_of(payload: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ One test a symptom.
 """
 
 import json
+from typing import Any
 
 import pytest
 
@@ -241,3 +242,53 @@ def test_a_done_that_is_told_again_without_id_and_index_is_no_second_call(
     )
     assert told.response["status"] == "completed"
     assert [item["call_id"] for item in told.output] == ["c", "d"]
+
+
+@pytest.mark.parametrize("status", ["incomplete", "failed"])
+@pytest.mark.parametrize(
+    "cut",
+    [
+        call("exec", '{"input":"rm -rf /tmp'),
+        call("get_weather", '{"city":"Par'),
+        {"type": "custom_tool_call", "id": "c", "call_id": "c", "name": "exec", "input": "rm -rf"},
+    ],
+    ids=lambda item: item["name"] + item["type"],
+)
+def test_a_call_that_the_upstream_ends_as_cut_off_is_never_done_whatever_the_response_says(
+    cut: dict[str, Any], status: str
+) -> None:
+    told = play(done({**cut, "status": status}), completed(), tools=[CUSTOM, FUNCTION])
+    assert told.response["status"] == "incomplete"
+    assert told.response["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert told.output[0]["status"] == "incomplete"
+    assert not told.of("output_item.done")
+    assert not [kind for kind in told.types if kind.endswith(("input.done", "arguments.done"))]
+
+
+def test_whole_arguments_are_whole_although_their_call_is_said_to_be_incomplete() -> None:
+    told = play(done(call("get_weather", "{}", status="incomplete")), completed(), tools=[FUNCTION])
+    assert told.response["status"] == "completed"
+    assert told.output[0]["status"] == "completed"
+
+
+def test_a_call_that_is_only_done_is_not_taken_for_the_end_of_another_open_one() -> None:
+    first, second = call("exec", call_id="c0"), call("get_weather", "{}", call_id="c1")
+    told = play(
+        added({**first, "id": "f0", "arguments": ""}, None),
+        args('{"input":"q"}', None, "f0"),
+        done({**second, "id": "f1"}, None),
+        done({**first, "id": "f0", "arguments": '{"input":"q"}'}, None),
+        completed(),
+        tools=[CUSTOM, FUNCTION],
+    )
+    assert [item["name"] for item in told.output] == ["exec", "get_weather"]
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_a_done_that_is_told_again_without_its_id_is_an_equal_one(nothing: Any) -> None:
+    item = call("get_weather", "{}", status="completed")
+    told = play(
+        done(item, 0), done({**item, "id": nothing, "namespace": nothing}, 0), completed(),
+        tools=[FUNCTION],
+    )  # fmt: skip
+    assert told.response["status"] == "completed"

@@ -410,3 +410,52 @@ def test_blanks_behind_the_end_of_a_message_fail_nothing(blank: str) -> None:
     told = play(*whole_message(["a"]), text(blank), completed())
     assert told.response["status"] == "completed"
     assert told.output[0]["content"][0]["text"] == "a"
+
+
+def limit() -> dict[str, Any]:
+    """vLLM's end of a response that ran into its limit: every item was ended as completed before."""
+    return ev("completed", response={
+        "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"},
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["message", "reasoning"])
+def test_the_last_item_of_a_response_that_ran_into_its_limit_is_incomplete(kind: str) -> None:
+    key = {"message": "output_text", "reasoning": "reasoning_text"}[kind]
+    first, last = (
+        {"type": kind, "id": name, "content": [{"type": key, "text": name}], "status": "completed"}
+        for name in ("a", "b")
+    )
+    told = play(done(first, 0), done(last, 1), limit())
+    assert told.response["status"] == "incomplete"
+    assert [item["status"] for item in told.output] == ["completed", "incomplete"]
+    assert [e["item"]["status"] for e in told.of("output_item.done")] == ["completed", "incomplete"]
+
+
+def test_a_message_that_ended_before_its_response_broke_off_is_whole() -> None:
+    told = play(*whole_message(["a"]), end="reset")
+    assert (told.response["status"], told.output[0]["status"]) == ("failed", "completed")
+
+
+def test_a_message_that_ends_behind_another_item_does_not_wait_for_the_end() -> None:
+    told = play(
+        added(message("m0", status="in_progress"), 0), text("a", 0, "m0"),
+        added(message("m1", status="in_progress"), 1), text("b", 1, "m1"),
+        done(message("m0", "a"), 0), text("c", 1, "m1"), done(message("m1", "bc"), 1), limit(),
+    )  # fmt: skip
+    assert [item["status"] for item in told.output] == ["completed", "incomplete"]
+    ends = [at for at, kind in enumerate(told.types) if kind == "output_item.done"]
+    assert ends[0] < max(at for at, kind in enumerate(told.types) if kind == "output_text.delta")
+
+
+def test_a_message_that_is_only_done_is_not_taken_for_the_end_of_another_open_one() -> None:
+    told = play(
+        added(message("m0", status="in_progress"), None), text("one", None, "m0"),
+        done(message("m1", "two"), None), done(message("m0", "one"), None), completed(),
+    )  # fmt: skip
+    assert [item["content"][0]["text"] for item in told.output] == ["one", "two"]
+
+
+def test_an_item_whose_content_is_a_mere_text_has_one_part() -> None:
+    told = play(done({"type": "message", "id": "m", "content": "hi"}), completed())
+    assert [part["text"] for part in told.output[0]["content"]] == ["hi"]
