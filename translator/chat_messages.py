@@ -10,14 +10,13 @@ Two more things servers differ in: many chat templates take one system message o
 refuse others; so that instructions, system and developer messages become one. And few know the role `developer`.
 """
 
-from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from translator.chat_parts import attachments, chat_part, plain, spoken, text_of
-from translator.history import OUTPUTS, call
-from translator.items import CALLS
+from translator.history import call
+from translator.pairing import answered, unique_ids
 from translator.protocol.upstream import ReasoningHistory
 from translator.reasoning_seal import unseal
 from translator.replay import replayed
@@ -63,43 +62,6 @@ def chat_messages(
     system = PARAGRAPH.join(filter(None, told))
     first = [{"role": "system", "content": system}] if system else []
     return first + talk.end()
-
-
-def answered(items: Sequence[Item]) -> dict[int, int]:
-    """Which output answers which call, both by their places.
-
-    A call id may come again. A call that was cut off was never run, so that the others of its id come before it. Calls
-    without an output were cut off, too; a second output says nothing new: both are left out.
-    """
-    waiting: dict[str, tuple[deque[int], deque[int]]] = {}
-    found = {}
-    for place, item in enumerate(items):
-        if item["type"] in CALLS:
-            whole, cut = waiting.setdefault(item["call_id"], (deque(), deque()))
-            (cut if item.get("status") == "incomplete" else whole).append(place)
-        elif item["type"] in OUTPUTS:
-            whole, cut = waiting.get(item["call_id"], (deque(), deque()))
-            if queue := whole or cut:
-                found[queue.popleft()] = place
-    return found
-
-
-def unique_ids(items: Sequence[Item], places: Iterable[int]) -> dict[int, str]:
-    """An id for each call that no other has: its own the first time, later with a number."""
-    given = {place: items[place]["call_id"] for place in places}
-    taken = set(given.values())
-    times: Counter[str] = Counter()
-    ids = {}
-    for place, name in given.items():
-        times[name] += 1
-        ids[place] = name
-        if times[name] == 1:
-            continue
-        while (free := f"{name}_{times[name]}") in taken:
-            times[name] += 1
-        taken.add(free)
-        ids[place] = free
-    return ids
 
 
 def said_by_model(content: str | list[Item]) -> str:

@@ -9,15 +9,14 @@ from itertools import chain
 from typing import Any, Final
 
 from translator.declarations import Key
-from translator.items import CALLS
+from translator.items import CALLS, OUTPUTS
+from translator.pairing import answered, unique_ids
 from translator.protocol.errors import RequestError
 from translator.protocol.json import dumps, loads
 from translator.replay import replayed
 from translator.toolmap import ToolMap
 
 Item = dict[str, Any]
-
-OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
 
 FORWARDED: Final = frozenset(
     {
@@ -73,15 +72,21 @@ def settle(call_id: str, open_calls: dict[str, int]) -> None:
 
 
 def upstream_items(items: Iterable[Item], tools: ToolMap) -> list[Item]:
-    """The items of the upstream's copy, in order."""
+    """The items of the upstream's copy, in order; each call id stands for one call there."""
     items = replayed(items, tools)
-    answered = {item["call_id"] for item in items if item["type"] in OUTPUTS}
+    answers = answered(items)
+    ids = unique_ids(items, sorted(answers))
+    ids |= {output: ids[place] for place, output in answers.items()}
     copies = []
-    for item in items:
+    for place, item in enumerate(items):
+        known = {"call_id": ids[place]} if place in ids else {}
         if item["type"] in CALLS:
-            if item.get("status") == "incomplete" and item["call_id"] not in answered:
-                continue  # cut off and never run; the model would wait for its output
-            copies.append(call(item, tools))
+            # One that was cut off and never run is left out: the model would wait for its output.
+            if known or item.get("status") != "incomplete":
+                copies.append(call(item, tools) | known)
+        elif item["type"] in OUTPUTS:
+            if known:  # a second output of one call says nothing new
+                copies.append(output(item) | known)
         elif convert := CONVERSIONS.get(item["type"]):
             copies += convert(item)
         elif item["type"] in FORWARDED:
@@ -166,15 +171,13 @@ def parsable(arguments: str) -> str:
     return arguments if isinstance(value, dict) else dumps({"raw": arguments}).decode()
 
 
-def output(item: Item) -> list[Item]:
+def output(item: Item) -> Item:
     """What a call gave, a custom call's too."""
     copy = said(item, "caller", "name", "namespace")
-    return [copy | {"type": "function_call_output", "output": with_detail(item["output"])}]
+    return copy | {"type": "function_call_output", "output": with_detail(item["output"])}
 
 
 CONVERSIONS: Final[dict[str, Callable[[Item], list[Item]]]] = {
     "message": message,
     "reasoning": reasoning,
-    "function_call_output": output,
-    "custom_tool_call_output": output,
 }

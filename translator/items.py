@@ -23,6 +23,9 @@ TEXT_KEY: Final[dict[PartKind, str]] = {
 CALLS: Final = frozenset({"function_call", "custom_tool_call"})
 """Item types whose text is arguments or input."""
 
+OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
+"""Item types that answer them."""
+
 
 class Ended(StrEnum):
     """How the upstream ended an item."""

@@ -18,7 +18,6 @@ from tests.translator.bodies import (
     user,
 )
 from tests.translator.strict_chat import check_messages
-from translator.chat_messages import answered, unique_ids
 from translator.reasoning_seal import seal
 
 
@@ -297,20 +296,6 @@ def test_ids_are_unique_over_the_history_and_outputs_follow_their_calls():
         "c_4",
         "c_2",
     ]
-
-
-def test_a_whole_call_comes_before_one_that_was_cut_off():
-    cut, whole = call("c", status="incomplete"), call("c", status="completed")
-    assert answered([cut, whole, output("c")]) == {1: 2}
-    assert answered([cut, output("c"), whole, output("c")]) == {0: 1, 2: 3}
-    assert answered([output("c"), whole]) == {}
-
-
-def test_many_repeats_of_an_id_are_renamed_in_no_time():
-    items = [call("c") for _ in range(20_000)]
-    ids = unique_ids(items, range(len(items)))
-    assert len(set(ids.values())) == len(items)
-    assert list(ids.values())[:3] == ["c", "c_2", "c_3"]
 
 
 # ---- any conversation

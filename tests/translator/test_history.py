@@ -92,12 +92,16 @@ def test_a_call_that_was_cut_off_is_kept_if_the_client_answered_it():
 
 def test_a_call_id_may_come_again_in_a_later_turn():
     turn = [call("c:0"), output("c:0")]
-    assert len(up(*turn, *turn)) == 4
     assert "c:0" in refusal([*turn, call("c:0")]).message
+    custom = [custom_call("c:0"), custom_output("c:0")]
+    for sent in (up(*turn, *custom), up(*custom, history=turn)):
+        assert [item["call_id"] for item in sent] == ["c:0", "c:0", "c:0_2", "c:0_2"]
 
 
 def test_a_second_output_of_one_call_changes_nothing():
-    assert len(up(call("a"), output("a"), output("a"), call("b"), output("b"))) == 5
+    sent = up(call("a"), output("a", "first"), output("a", "again"), call("b"), output("b"))
+    assert [item["call_id"] for item in sent] == ["a", "a", "b", "b"]
+    assert sent[1]["output"] == "first"
 
 
 def test_an_item_may_be_meant_by_its_id_if_the_chain_brings_it_in():

@@ -1,0 +1,51 @@
+"""Which output of a conversation answers which call, and an id for each call that no other has.
+
+In: the items of a conversation, in order, as an upstream is to hear them. Out: places, and call ids. Upstreams that number
+their calls anew in each round or turn make ids come again (upstream-quirks.md section 4): what goes up has each once.
+Called by `translator.history` and `translator.chat_messages`.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from translator.items import CALLS, OUTPUTS
+
+Item = dict[str, Any]
+
+
+def answered(items: Sequence[Item]) -> dict[int, int]:
+    """Which output answers which call, both by their places.
+
+    A call id may come again. A call that was cut off was never run, so that the others of its id come before it. Calls
+    without an output were cut off, too; a second output says nothing new: both are left out.
+    """
+    waiting: dict[str, tuple[deque[int], deque[int]]] = {}
+    found = {}
+    for place, item in enumerate(items):
+        if item["type"] in CALLS:
+            whole, cut = waiting.setdefault(item["call_id"], (deque(), deque()))
+            (cut if item.get("status") == "incomplete" else whole).append(place)
+        elif item["type"] in OUTPUTS:
+            whole, cut = waiting.get(item["call_id"], (deque(), deque()))
+            if queue := whole or cut:
+                found[queue.popleft()] = place
+    return found
+
+
+def unique_ids(items: Sequence[Item], places: Iterable[int]) -> dict[int, str]:
+    """An id for each call that no other has: its own the first time, later with a number."""
+    given = {place: items[place]["call_id"] for place in places}
+    taken = set(given.values())
+    times: Counter[str] = Counter()
+    ids = {}
+    for place, name in given.items():
+        times[name] += 1
+        ids[place] = name
+        if times[name] == 1:
+            continue
+        while (free := f"{name}_{times[name]}") in taken:
+            times[name] += 1
+        taken.add(free)
+        ids[place] = free
+    return ids
