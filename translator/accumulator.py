@@ -200,16 +200,15 @@ class Accumulator:
         self._identify(item, payload)
         if item.is_call:
             self._settle(item.text, arguments_of(payload), strict=True)
-        elif item.type == "message":
-            self._whole(item, payload, summary=False)
-        elif item.type == "reasoning":
-            self._whole(item, payload, summary=True)
-            self._whole(item, payload, summary=False)
+        else:
+            self._read_parts(item, payload)
         cut = ("incomplete", "failed", "cancelled") if item.is_call else ("incomplete",)
         self.close(item, Ended.CUT if payload.get("status") in cut else Ended.DONE)
 
     def close(self, item: Item, ended: Ended) -> None:
         """End an item: nothing more will be said of it. Text that only came with `added` counts now."""
+        if not item.parts:
+            self._read_parts(item, item.payload)
         for part in item.parts:
             if not part.done:
                 self._settle(part, part.said_first, strict=False)
@@ -255,8 +254,8 @@ class Accumulator:
         kind = fitting(item, kind)
         upstream_index = part_index(event, kind)
         for known in item.parts:
-            if known.kind == kind and known.upstream_index == upstream_index and not known.done:
-                return item
+            if known.kind == kind and known.upstream_index == upstream_index:
+                return item  # told again; where another part has this index, its text will open it
         item.parts.append(Part(kind, upstream_index, text_of(part)))
         return item
 
@@ -279,6 +278,8 @@ class Accumulator:
             item = self._text_item(event, kind)
             part = part_of(item, fitting(item, kind), event)
             self._where, self._last = where, (item, part)
+            if part.said_first and not repeats(delta, part.initial):
+                part.append(part.initial)
         grown = part.append(delta)
         if logprobs := event.get("logprobs"):
             part.add_logprobs(logprobs, grown=grown)
@@ -350,14 +351,16 @@ class Accumulator:
             raise ProtocolFault("The upstream sent text for an item that cannot take any.")
         return item
 
-    def _whole(self, item: Item, payload: dict[str, Any], *, summary: bool) -> None:
-        """Fold the parts of a finished item; one that is done says nothing new."""
-        finished = parts_in(payload.get("summary" if summary else "content"))
-        for part, whole in pairs(item, finished, summary=summary):
-            if not part.done:
-                self._settle(part, text_of(whole), strict=False)
-            if not part.complete:
-                add_details(part, whole)
+    def _read_parts(self, item: Item, payload: dict[str, Any]) -> None:
+        """Fold the parts of a whole item; one that is done says nothing new."""
+        lists = {"message": ("content",), "reasoning": ("summary", "content")}.get(item.type, ())
+        for key in lists:
+            finished = parts_in(payload.get(key))
+            for part, whole in pairs(item, finished, summary=key == "summary"):
+                if not part.done:
+                    self._settle(part, text_of(whole), strict=False)
+                if not part.complete:
+                    add_details(part, whole)
 
     # ---- calls ------------------------------------------------------------------------------
 
@@ -385,7 +388,10 @@ class Accumulator:
         if item.held and delta.lstrip().startswith("{"):
             self.tolerated["empty object before the arguments"] += 1
             item.held = ""
-        item.text.append(item.held + delta)
+        begun = item.held
+        if item.initial and not repeats(delta, item.initial) and not is_json(item.initial):
+            begun = item.initial
+        item.text.append(begun + delta)
         item.held = ""
 
     def _call_done(self, event: Event) -> Item | None:
@@ -492,9 +498,15 @@ class Accumulator:
         "response.done": _ended,
         "response.incomplete": _ended,
         "response.failed": _ended,
+        "response.cancelled": _ended,
         "response.error": _error_event,
         "error": _error_event,
     }
+
+
+def repeats(delta: str, begun: str) -> bool:
+    """Whether the first delta says from the start what came with the announcement; else it goes on behind that."""
+    return delta.startswith(begun) or begun.startswith(delta)
 
 
 def said(payload: dict[str, Any]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class ChatDialect:
         self._over = True
         yield from self._calls.end()
         reason = REASONS.get(self._finish or "")
-        response: dict[str, Any] = {"usage": usage_of(self._usage)}
+        response: dict[str, Any] = {"usage": self._usage}
         if reason is None:
             yield {"type": "response.completed", "response": response}
         else:
@@ -164,19 +164,6 @@ def logprobs_of(choice: dict[str, Any]) -> Event:
     logprobs = choice.get("logprobs")
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     return {"logprobs": showable(content)} if isinstance(content, list) and content else {}
-
-
-def usage_of(usage: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Chat's usage in the Responses form."""
-    if usage is None:
-        return None
-    return {
-        "input_tokens": usage.get("prompt_tokens"),
-        "input_tokens_details": usage.get("prompt_tokens_details"),
-        "output_tokens": usage.get("completion_tokens"),
-        "output_tokens_details": usage.get("completion_tokens_details"),
-        "total_tokens": usage.get("total_tokens"),
-    }
 
 
 def error_of(body: dict[str, Any], name: str | None) -> Any:

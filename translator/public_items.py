@@ -146,8 +146,9 @@ def grammar_of(tool: Tool | None) -> GrammarPrefix | None:
 
 def _kind(item: Item, tool: Tool | None) -> type[CallLifecycle]:
     """What a call is to the client: what the request says of its name, never what the upstream calls it."""
-    if item.type == "custom_tool_call":
-        return NativeCustomLifecycle
-    if tool is not None and tool.kind is ToolKind.CUSTOM:
-        return CustomLifecycle
+    native = item.type == "custom_tool_call"
+    if tool is None:
+        return NativeCustomLifecycle if native else FunctionLifecycle
+    if tool.kind is ToolKind.CUSTOM:
+        return NativeCustomLifecycle if native else CustomLifecycle
     return FunctionLifecycle

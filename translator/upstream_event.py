@@ -46,7 +46,8 @@ class ResponsesDialect:
         if body is END_OF_STREAM or not isinstance(body, dict):
             return []
         kind = body.get("type")
-        return [body] if kind and isinstance(kind, str) else _typeless(body, name)
+        typed = kind and isinstance(kind, str) and body.get("object") != "error"
+        return [body] if typed else _typeless(body, name)
 
     def end(self, *, finished: bool) -> list[Event]:  # noqa: ARG002 (no marker stands for a terminal event)
         """What the end of the body says: nothing."""
@@ -68,6 +69,8 @@ def _typeless(body: Event, name: str | None) -> list[Event]:
 
     A Response that failed is whole all the same: what it has of output stands before its error.
     """
+    if body.get("object") == "error":  # vLLM's and SGLang's own, whose type says which error it is
+        return [{"type": "error", "error": body.get("error") or body}]
     whole = body.get("object") == "response" or isinstance(body.get("output"), list)
     told = bool(name) and name != "message"
     if isinstance(body.get("error"), (dict, str)) and (told or not whole):
@@ -84,8 +87,10 @@ def _whole(response: Event) -> list[Event]:
         {"type": "response.output_item.done", "output_index": index, "item": item}
         for index, item in enumerate(output if isinstance(output, list) else [])
     ]
-    end = _ENDS.get(str(response.get("status")), "response.failed")
-    return [*found, {"type": end, "response": response}]
+    status = response.get("status")
+    if not status and found and not response.get("error"):  # not said; but what came is there
+        status = "incomplete" if response.get("incomplete_details") else "completed"
+    return [*found, {"type": _ENDS.get(str(status), "response.failed"), "response": response}]
 
 
 def _loads(data: bytes) -> Any:

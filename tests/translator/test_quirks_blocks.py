@@ -188,3 +188,24 @@ def test_integers_past_64_bits_become_floats_and_infinite_ones_are_broken_json()
 def test_an_incomplete_reason_that_is_no_word_of_the_api_is_not_passed_on(reason: Any) -> None:
     end = ev("incomplete", response={"incomplete_details": {"reason": reason}})
     assert play(end).response["incomplete_details"] == {"reason": "max_output_tokens"}
+
+
+@pytest.mark.parametrize("details", [None, {"reason": "max_output_tokens"}])
+def test_a_whole_json_body_that_does_not_say_its_status_is_what_its_details_say(
+    details: dict[str, str] | None,
+) -> None:
+    body = {"object": "response", "output": [message("m", "a")], "incomplete_details": details}
+    told = play(json.dumps(body).encode())
+    assert told.response["status"] == ("incomplete" if details else "completed")
+    assert told.output[0]["status"] == told.response["status"]
+
+
+def test_an_error_object_whose_type_is_the_name_of_the_error_is_an_error() -> None:
+    told = play(b'{"object":"error","message":"boom","type":"BadRequestError","code":400}')
+    assert told.response["error"] == {"code": "server_error", "message": "boom"}
+
+
+def test_a_response_that_the_upstream_cancelled_has_ended() -> None:
+    end = ev("cancelled", response={"status": "cancelled", "output": []})
+    told = play(*whole_message(["a"]), end, *whole_message(["b"], index=1, ident="m2"))
+    assert (told.response["status"], len(told.output)) == ("failed", 1)

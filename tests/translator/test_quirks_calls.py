@@ -292,3 +292,19 @@ def test_a_done_that_is_told_again_without_its_id_is_an_equal_one(nothing: Any) 
         tools=[FUNCTION],
     )  # fmt: skip
     assert told.response["status"] == "completed"
+
+
+def test_arguments_that_begin_in_the_announcement_go_on_in_the_deltas() -> None:
+    told = play(
+        added(call("exec", '{"inp')), args('ut":"a'), args('b"}'),
+        done(call("exec", '{"input":"ab"}')), completed(), tools=[CUSTOM],
+    )  # fmt: skip
+    assert told.deltas("custom_tool_call_input") == ["a", "b"]
+    assert told.output[0]["input"] == "ab"
+
+
+def test_a_function_is_a_function_whatever_the_upstream_calls_its_call() -> None:
+    native = {"type": "custom_tool_call", "id": "c", "call_id": "c", "name": "get_weather"}
+    told = play(done({**native, "input": '{"city":"x"}'}), completed(), tools=[FUNCTION])
+    (item,) = told.output
+    assert (item["type"], item["arguments"]) == ("function_call", '{"city":"x"}')

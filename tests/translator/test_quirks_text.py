@@ -459,3 +459,36 @@ def test_a_message_that_is_only_done_is_not_taken_for_the_end_of_another_open_on
 def test_an_item_whose_content_is_a_mere_text_has_one_part() -> None:
     told = play(done({"type": "message", "id": "m", "content": "hi"}), completed())
     assert [part["text"] for part in told.output[0]["content"]] == ["hi"]
+
+
+@pytest.mark.parametrize("pieces", [("llo",), ("He", "llo"), ("Hello",), ("H", "ello"), ()])
+def test_text_that_comes_with_a_part_is_its_beginning_unless_the_deltas_say_it_again(
+    pieces: tuple[str, ...],
+) -> None:
+    begun = "Hello" if not pieces else "He"
+    told = play(
+        added(message(status="in_progress")),
+        ev("content_part.added", item_id="msg_up", output_index=0, content_index=0,
+           part={"type": "output_text", "text": begun}),
+        *map(text, pieces), done(message("msg_up", "Hello")), completed(),
+    )  # fmt: skip
+    assert "".join(told.deltas("output_text")) == "Hello"
+    assert told.output[0]["content"][0]["text"] == "Hello"
+
+
+def test_a_part_that_is_opened_again_behind_its_end_is_no_second_one() -> None:
+    place = {"item_id": "msg_up", "output_index": 0, "content_index": 0}
+    opened = ev("content_part.added", **place, part={"type": "output_text", "text": ""})
+    told = play(
+        added(message(status="in_progress")), opened, text("a"),
+        ev("content_part.done", **place, part={"type": "output_text", "text": "a"}), opened,
+        done(message("msg_up", "a")), completed(),
+    )  # fmt: skip
+    assert [part["text"] for part in told.output[0]["content"]] == ["a"]
+
+
+def test_an_item_that_is_whole_when_it_is_announced_is_shown() -> None:
+    thought = {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "so"}]}
+    told = play(added(thought, 0), added(message("m", "all"), 1), completed())
+    assert told.output[0]["summary"][0]["text"] == "so"
+    assert told.output[1]["content"][0]["text"] == "all"

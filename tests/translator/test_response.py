@@ -182,6 +182,21 @@ def test_usage_is_shown_in_one_form():
     assert (odd["input_tokens"], odd["output_tokens"], odd["total_tokens"]) == (0, 0, 7)
 
 
+def test_usage_in_chats_words_is_the_same_usage():
+    chat = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+    details = {
+        "prompt_tokens_details": {"cached_tokens": 4},
+        "completion_tokens_details": {"reasoning_tokens": 2},
+    }
+    told = usage({**chat, **details})
+    assert told["input_tokens_details"]["cached_tokens"] == 4
+    assert told["output_tokens_details"] == {"reasoning_tokens": 2}
+    assert (told["input_tokens"], told["output_tokens"], told["total_tokens"]) == (10, 5, 15)
+    assert (
+        usage({**chat, "prompt_cache_hit_tokens": 3})["input_tokens_details"]["cached_tokens"] == 3
+    )
+
+
 def test_usage_is_summed_over_rounds():
     assert add_usage(None, None) is None
     assert add_usage(FULL, None) == add_usage(None, FULL) == FULL

@@ -87,8 +87,21 @@ def text_config(sent: Mapping[str, Any]) -> dict[str, Any]:
     return {**sent, "format": format}
 
 
+CHAT_NAMES: Final = {
+    "input_tokens": "prompt_tokens",
+    "input_tokens_details": "prompt_tokens_details",
+    "output_tokens": "completion_tokens",
+    "output_tokens_details": "completion_tokens_details",
+}
+"""What Chat calls what is counted."""
+
+CACHE_HIT: Final = "prompt_cache_hit_tokens"
+
+
 def usage(reported: object) -> dict[str, Any] | None:
-    """What an upstream reported, in the public form; None if it reported nothing usable."""
+    """What an upstream of either API reported, in the public form; None if it reported nothing usable."""
+    if isinstance(reported, dict) and not is_count(reported.get("input_tokens")):
+        reported = in_our_words(reported)
     if not isinstance(reported, dict) or not any(
         is_count(reported.get(key)) for key in ("input_tokens", "output_tokens", "total_tokens")
     ):
@@ -102,6 +115,14 @@ def usage(reported: object) -> dict[str, Any] | None:
         "output_tokens_details": details(reported, "output", "reasoning_tokens"),
         "total_tokens": total if is_count(total) else taken + given,
     }
+
+
+def in_our_words(reported: Mapping[str, Any]) -> dict[str, Any]:
+    """Usage as Chat spells it, which some servers of the Responses API do, too; DeepSeek tells of its cache apart."""
+    found = {ours: reported[theirs] for ours, theirs in CHAT_NAMES.items() if theirs in reported}
+    if not found.get("input_tokens_details") and is_count(hit := reported.get(CACHE_HIT)):
+        found["input_tokens_details"] = {"cached_tokens": hit}
+    return {**reported, **found}
 
 
 def details(reported: Mapping[str, Any], side: str, *keys: str) -> dict[str, int]:

@@ -24,9 +24,9 @@ PING: Final = b": ping\n"
 
 BOM: Final = b"\xef\xbb\xbf"
 END_TYPES: Final = frozenset(
-    f"response.{end}" for end in ("completed", "failed", "incomplete", "done")
+    f"response.{end}" for end in ("completed", "failed", "incomplete", "cancelled", "done")
 )
-END_HINT: Final = re.compile(rb"response\.(?:completed|failed|incomplete|done)")
+END_HINT: Final = re.compile(rb"response\.(?:completed|failed|incomplete|cancelled|done)")
 """Cheap sign that a block may be a terminal event; only then is its JSON read to be sure."""
 
 
