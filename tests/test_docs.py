@@ -16,7 +16,7 @@ from respool.settings import PREFIX, Settings
 from streams import metrics
 from streams.keys import Keys
 from tests.translator.drive import ev, fold, upstream
-from translator.lifecycle import HOSTED_EVENTS
+from translator.hosted_items import HOSTED_EVENTS
 from translator.protocol.entries import Kind
 
 ROOT = Path(__file__).parent.parent

@@ -176,7 +176,9 @@ class Item:
 
     @property
     def unnamed(self) -> bool:
-        """A call whose owner cannot be told yet (upstream-quirks.md section 7)."""
+        """A call whose owner cannot be told yet (upstream-quirks.md section 7), or one that the upstream runs."""
+        if self.type == "mcp_call":
+            return self.ended is Ended.OPEN and not self.payload.get("name")
         return self.is_call and not self.name
 
     def picture(self) -> dict[str, Any]:

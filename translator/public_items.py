@@ -23,9 +23,9 @@ from translator.gateway_items import (
     WebSearchLifecycle,
 )
 from translator.grammar import GrammarPrefix
+from translator.hosted_items import HostedLifecycle
 from translator.items import Item
 from translator.lifecycle import (
-    HostedLifecycle,
     Lifecycle,
     MessageLifecycle,
     ReasoningLifecycle,

@@ -150,7 +150,8 @@ class Round:
         Raises ProtocolFault, with nothing closed, if the upstream says completed and a call has no name to this day.
         """
         completed = status == "completed"
-        if completed and any(item.unnamed for item in self._boundary.walls(Wall.UNKNOWN)):
+        nameless = (i for i in self._boundary.walls(Wall.UNKNOWN) if i.is_call and i.unnamed)
+        if completed and any(nameless):
             raise ProtocolFault("The upstream completed, but one of its calls has no name.")
         self._ended = status
         for item in self._items:
@@ -276,10 +277,12 @@ class Round:
 
     def _wall(self, item: Item) -> Wall | None:
         """What an item is to those behind it, as far as it is not shown."""
-        if item.slot in self._lifecycles or not item.is_call:
+        if item.slot in self._lifecycles:
             return None
         if item.unnamed:
             return Wall.UNKNOWN
+        if not item.is_call:
+            return None
         tool = self._gateway_tool(item)
         if tool is None:
             return None

@@ -3,6 +3,7 @@
 One test a symptom.
 """
 
+import json
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.translator.drive import (
     done,
     ev,
     play,
+    text,
 )
 
 HOSTED = {"type": "mcp_call", "id": "mcp_1", "server_label": "s", "name": "t"}
@@ -164,3 +166,82 @@ def test_what_a_hosted_item_was_doing_is_no_end_of_it(said: str | None, shown: s
     told = play(done({**search, "status": said}), completed())
     assert told.of("output_item.added")[0]["item"]["status"] == "in_progress"
     assert told.output[0]["status"] == shown
+
+
+MCP = "output_item.added mcp_call.in_progress mcp_call_arguments.delta mcp_call_arguments.done {} output_item.done"
+WHOLE = [
+    (
+        {"type": "web_search_call", "action": {"type": "search", "query": "q"}},
+        "output_item.added web_search_call.in_progress web_search_call.searching web_search_call.completed "
+        "output_item.done",
+    ),
+    (
+        {"type": "code_interpreter_call", "code": "1+1", "outputs": [{"type": "logs", "logs": "2"}]},
+        "output_item.added code_interpreter_call.in_progress code_interpreter_call_code.delta "
+        "code_interpreter_call_code.done code_interpreter_call.interpreting code_interpreter_call.completed "
+        "output_item.done",
+    ),
+    ({**HOSTED, "arguments": "{}", "output": "x"}, MCP.format("mcp_call.completed")),
+    (
+        {**HOSTED, "arguments": "{}", "status": "failed", "error": {"type": "http_error"}},
+        MCP.format("mcp_call.failed"),
+    ),
+    (
+        {"type": "mcp_list_tools", "server_label": "s", "tools": [{"name": "t"}]},
+        "output_item.added mcp_list_tools.in_progress mcp_list_tools.completed output_item.done",
+    ),
+    ({"type": "shell_call", "call_id": "c"}, "output_item.added output_item.done"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("item", "life"), WHOLE, ids=lambda one: one.get("type", "") if isinstance(one, dict) else ""
+)
+def test_an_item_that_the_upstream_ran_and_only_ends_gets_its_whole_life(
+    item: dict[str, Any], life: str
+) -> None:
+    whole = {"status": "completed", **item, "id": "up"}
+    body = json.dumps({"object": "response", "status": "completed", "output": [whole]})
+    for told in (play(done(whole), completed()), play(body.encode())):
+        assert told.item_types() == life.split()
+        shown = told.of("output_item.added")[0]["item"]
+        assert (shown.get("tools"), shown.get("output"), shown.get("outputs")) in (
+            (None, None, None),
+            ([], None, None),
+        )
+        assert {**told.output[0], "id": "up"} == whole
+
+
+def test_steps_that_the_upstream_leaves_out_are_told_at_the_end_and_none_is_told_late() -> None:
+    search = {"type": "web_search_call", "id": "w", "status": "in_progress"}
+    place = {"item_id": "w", "output_index": 0}
+    told = play(
+        added(search), ev("web_search_call.searching", **place), done({**search, "status": "completed"}), completed(),
+    )  # fmt: skip
+    assert told.item_types()[1:-1] == ["web_search_call.searching", "web_search_call.completed"]
+    assert play(added(search), end="reset").item_types() == [
+        "output_item.added",
+        "output_item.done",
+    ]
+
+
+def test_arguments_that_only_the_end_tells_end_before_the_call_does() -> None:
+    told = play(
+        added({**HOSTED, "arguments": ""}), ev("mcp_call.failed", item_id="mcp_1", output_index=0),
+        done({**HOSTED, "arguments": "{}", "status": "failed"}), completed(),
+    )  # fmt: skip
+    assert told.item_types() == MCP.format("mcp_call.failed").split()
+
+
+@pytest.mark.parametrize("name", [None, "", "absent"])
+def test_an_mcp_call_that_its_end_names_is_announced_under_that_name(name: str | None) -> None:
+    nameless = {k: v for k, v in HOSTED.items() if k != "name"}
+    begun = {**nameless, "arguments": "", **({} if name == "absent" else {"name": name})}
+    told = play(
+        added({**begun, "server_label": None}), hosted("delta", delta="{}"), text("later", 1),
+        done({**HOSTED, "arguments": "{}", "status": "completed"}), completed(),
+    )  # fmt: skip
+    first = told.of("output_item.added")[0]["item"]
+    assert (first["name"], first["server_label"]) == (HOSTED["name"], HOSTED["server_label"])
+    assert [item["type"] for item in told.output] == ["mcp_call", "message"]
+    assert play(added(begun), completed()).response["status"] == "completed"
