@@ -103,8 +103,9 @@ class ChatDialect:
             calls = [{"index": 0, "function": delta["function_call"]}]
         for position, call in enumerate(calls):
             if isinstance(call, dict):
-                yield from self._close_text()
-                yield from self._calls.take(call, position if len(calls) > 1 else None)
+                for event in self._calls.take(call, position if len(calls) > 1 else None):
+                    yield from self._close_text()
+                    yield event
 
     def _text(self, kind: str, text: Any, more: Event) -> Iterator[Event]:
         """A piece of text; opens the item that it needs. Nothing comes of an empty one, but what is said `more` of it."""

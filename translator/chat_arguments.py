@@ -1,6 +1,6 @@
 """The arguments of one chat call, joined from what its fragments bring.
 
-In: each fragment's `arguments`, a text or an object. Out: what is new in it. Most providers send pieces; some send the
+In: what each fragment brings of them, as a text. Out: what is new in it. Most providers send pieces; some send the
 whole so far each time, and some end by sending the whole again (upstream-quirks.md section 4). A piece that begins with
 all that came before is taken for the whole so far only where it could not be the next piece of one JSON value, so that
 no piece is ever lost for its looks. What streamed stands: an object behind a whole one adds nothing. Called by
@@ -17,6 +17,8 @@ from translator.upstream_event import mended
 from translator.upstream_item import is_json
 
 LITERALS: Final = ("true", "false", "null")
+BARE_CHARS: Final = 16
+"""An empty object with any blanks; longer arguments are not compared with it."""
 MARKS: Final = re.compile(r'[\\"{}\[\]]')
 
 
@@ -67,13 +69,31 @@ class ChatArguments:
                     self._depth -= 1
         self._skip = max(0, start - len(piece))
 
-    def take(self, told: Any) -> str:
-        """What a fragment adds: nothing, if it only says again what is there."""
-        piece = orjson.dumps(mended(told)).decode() if isinstance(told, dict) else told
-        if not isinstance(piece, str) or not piece:
-            return ""
-        if piece[0] == "{" and self._pieces:
+    @property
+    def begun(self) -> bool:
+        """Whether anything came."""
+        return bool(self._pieces)
+
+    @property
+    def bare(self) -> bool:
+        """Whether they are an empty object, which may be a parser's false start."""
+        return self._length < BARE_CHARS and "".join("".join(self._pieces).split()) == "{}"
+
+    def says(self, piece: str) -> bool:
+        """Whether an object behind whole arguments only says them again, or nothing."""
+        try:
+            value = orjson.loads(piece)
+        except orjson.JSONDecodeError:
+            return False
+        return value == {} or bool(value == orjson.loads("".join(self._pieces)))
+
+    def take(self, piece: str) -> str:
+        """What a fragment's piece adds: nothing, if it only says again what is there."""
+        begins = piece.lstrip()[:1]
+        if begins == "{" and self._pieces:
             piece = self._new_in(piece)
+        elif not begins and self.whole:
+            return ""  # blanks behind the end
         if piece:
             self._pieces.append(piece)
             self._length += len(piece)
@@ -82,7 +102,7 @@ class ChatArguments:
     def _new_in(self, piece: str) -> str:
         """What is new in a piece that begins like an object."""
         if self.whole:
-            return "" if is_json(piece) else piece
+            return "" if is_json(piece) and (not self.bare or self.says(piece)) else piece
         if len(piece) < self._length:
             return piece
         have = "".join(self._pieces)
@@ -90,6 +110,12 @@ class ChatArguments:
             self._so_far_each_time = True
             return piece[len(have) :]
         return piece
+
+
+def piece_of(told: Any) -> str:
+    """A fragment's `arguments` as a text: an object as its JSON, nothing where none are said."""
+    piece = orjson.dumps(mended(told)).decode() if isinstance(told, dict) else told
+    return piece if isinstance(piece, str) else ""
 
 
 def may_begin(text: str) -> bool:

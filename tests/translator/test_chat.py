@@ -487,6 +487,64 @@ def test_an_object_behind_whole_arguments_adds_nothing_however_it_is_written(aga
     assert arguments_of(told) == ['{"a":1,"b":[2]}']
 
 
+OSLO, ROME = '{"city":"Oslo"}', '{"city":"Rome"}'
+W = "get_weather"
+NAMED = ("ping", "get_time", "get", W)
+REPEATS = {
+    "the whole again with other blanks": ([(0, "c", W, ""), (0, "", "", OSLO), (0, "c", W, '{"city": "Oslo"}')], [OSLO]),
+    "the whole again, with the name alone": ([(0, "c", W, OSLO), (0, None, W, OSLO)], [OSLO]),
+    "nothing again": ([(0, "c", W, OSLO), (0, "c", W, {})], [OSLO]),
+    "blanks behind the end": ([(0, "c", W, OSLO), (0, None, W, "\n")], [OSLO]),
+    "another object under one id": ([(0, "c", W, OSLO), (0, "c", W, ROME)], [OSLO, ROME]),
+    "the same without an index": ([(None, "c", W, OSLO), (None, "c", W, ROME)], [OSLO, ROME]),
+    "another object of nobody": ([(0, "c", W, OSLO), (0, None, None, ROME)], [OSLO]),
+    "equal calls without ids": ([(0, None, W, OSLO), (0, None, W, OSLO)], [OSLO, OSLO]),
+    "names in deltas of their own": (
+        [(0, None, W, ""), (0, None, None, OSLO), (0, None, W, ""), (0, None, None, ROME)],
+        [OSLO, ROME],
+    ),
+    "a name on each delta": (
+        [(0, None, W, '{"city'), (0, None, W, '":"Oslo"}'), (0, None, W, "")],
+        [OSLO],
+    ),
+    "an empty object before the arguments": ([(0, "c", W, "{}"), (0, None, W, OSLO)], [OSLO]),
+    "another id on each delta": (
+        [(0, "a", W, '{"ci'), (0, "b", W, 'ty":'), (0, "d", W, '"Oslo"}')],
+        [OSLO],
+    ),
+    "a new id where a call has just begun": (
+        [(0, "a", W, '{"city":"Os'), (0, "b", W, ""), (0, None, None, ROME)],
+        ['{"city":"Os', ROME],
+    ),
+    "an id behind its name": ([(None, None, W, ""), (None, "c", None, ""), (None, None, None, OSLO)], [OSLO]),
+    "an id behind its arguments": ([(None, None, None, OSLO), (None, "c", W, "")], [OSLO]),
+    "an id behind both": ([(None, None, W, OSLO), (None, "c", None, "")], [OSLO]),
+    "a call that says nothing": ([(0, "c", W, OSLO), (1, "", "", "")], [OSLO]),
+    "another tool's name where nothing came": ([(0, None, "ping", ""), (0, None, "get_time", OSLO)], ["{}", OSLO]),
+    "a name that grows": ([(0, "c", "get", ""), (0, None, W, OSLO)], [OSLO]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fragments", "arguments"), REPEATS.values(), ids=REPEATS)
+def test_what_comes_behind_a_call_is_that_call_again_or_another_one(
+    fragments: list[Any], arguments: list[str]
+) -> None:
+    tools = [{**FUNCTION, "name": name} for name in NAMED]
+    told = chat(*(calls(fragment(*one)) for one in fragments), chunk("tool_calls"), tools=tools)
+    assert told.response["status"] == "completed"
+    assert arguments_of(told) == arguments
+    assert len({item["call_id"] for item in told.output}) == len(arguments)
+    names = [item["name"] for item in told.output]
+    assert names == (["ping", "get_time"] if "{}" in arguments else [W] * len(arguments))
+
+
+def test_a_call_that_says_nothing_leaves_the_text_open() -> None:
+    nothing = [{"index": 0, "id": "", "function": {"name": "", "arguments": ""}}]
+    told = chat(chunk(content="a", tool_calls=nothing), chunk(content="b", tool_calls=[{}]))
+    (item,) = told.output
+    assert item["content"][0]["text"] == "ab"
+
+
 def test_fragments_without_index_and_id_go_on_with_the_calls_at_their_places_in_the_list() -> None:
     told = chat(
         calls(fragment(None, "a", "get_weather"), fragment(None, "b", "get_weather")),
