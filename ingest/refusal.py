@@ -90,23 +90,34 @@ def refused(
 
 
 def _said(body: bytes) -> dict[str, Any]:
-    """The error object of a body, in the shapes in use: OpenAI's, a flat one, FastAPI's detail."""
+    """The error object of a body, in the shapes in use.
+
+    OpenAI's; a flat one; FastAPI's `detail`, bare or as the message (Mistral); a list of errors, or one in a list (Gemini).
+    """
     try:
         answer = loads(body)
     except ValueError:
         return {}
-    if not isinstance(answer, dict):
-        return {}
-    error = answer.get("error") or answer
+    answer = _first(answer)
+    error = _first(answer.get("errors")) or answer.get("error") or answer
     if isinstance(error, str):
         return {"message": error}
     if not isinstance(error, dict):
         return {}
-    return error if "message" in error else {"message": _detail(error.get("detail")), **error}
+    said = error.get("message", error.get("detail"))
+    inner = said if isinstance(said, dict) else {}
+    return {**error, **inner, "message": _detail(inner.get("detail", inner.get("message", said)))}
+
+
+def _first(value: object) -> dict[str, Any]:
+    """An object, or the first of a list of some; anything else says nothing."""
+    if isinstance(value, list) and value:
+        value = value[0]
+    return value if isinstance(value, dict) else {}
 
 
 def _detail(detail: object) -> object:
-    """FastAPI's `detail`: a sentence, or a list of what is wrong where (`loc`, `msg`)."""
+    """A sentence, or a list of what is wrong where (`loc`, `msg`), as FastAPI tells it."""
     if not isinstance(detail, list):
         return detail
     faults = [fault for fault in detail if isinstance(fault, dict)][:_LIST]

@@ -479,7 +479,9 @@ class Accumulator:
 
     def _error_event(self, event: Event) -> None:
         code, message = error_of(event.get("error") or event)
-        self.result = RoundResult("failed", code=code, message=message)
+        usage = event.get("usage")
+        usage = usage if isinstance(usage, dict) else None
+        self.result = RoundResult("failed", usage, code=code, message=message)
 
     _FOLDS: ClassVar[dict[str, Callable[["Accumulator", Event], Item | None]]] = {
         **dict.fromkeys(CALL_DELTAS, _call_delta),

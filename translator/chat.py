@@ -24,6 +24,9 @@ TEXT_EVENTS: Final = {
     "text": "response.output_text.delta",
     "refusal": "response.refusal.delta",
 }
+FIRST: Final = (None, 0, "0", "")
+"""Indexes of the first choice, as servers write them."""
+
 ITEMS: Final = {"reasoning": "reasoning", "text": "message", "refusal": "message"}
 
 
@@ -36,6 +39,7 @@ class ChatDialect:
             None  # type of the text item that takes deltas, None if there is none
         )
         self._open_index = 0
+        self._annotated = False  # it has text, which can be
         self._annotations: list[dict[str, Any]] = []  # those that no text has come for yet
         self._calls = ChatCalls(names, self._take_index)
         self._finish: str | None = None  # the first finish reason
@@ -46,13 +50,22 @@ class ChatDialect:
         """The events of one block. Raises ProtocolFault for broken JSON."""
         name, body = body_of(block)
         if body is END_OF_STREAM:
-            yield from self.end(finished=True)
+            yield from self._end()
         elif isinstance(body, dict):
             yield from self._chunk(body, name)
 
-    def end(self, *, finished: bool) -> Iterator[Event]:
-        """The body has ended; `finished` if an end marker said so. Nothing comes of an end without any finish signal."""
-        if self._over or not (finished or self._finish):
+    @property
+    def usage(self) -> dict[str, Any] | None:
+        """See Dialect: the last one that came, unless an event has told it."""
+        return None if self._over else self._usage
+
+    def end(self) -> Iterator[Event]:
+        """The body has ended, or broken off. Nothing comes of that without a finish reason before."""
+        if self._finish is not None:
+            yield from self._end()
+
+    def _end(self) -> Iterator[Event]:
+        if self._over:
             return
         self._over = True
         yield from self._calls.end()
@@ -65,40 +78,48 @@ class ChatDialect:
             yield {"type": "response.incomplete", "response": response}
 
     def _chunk(self, body: dict[str, Any], name: str | None) -> Iterator[Event]:
-        if error := error_of(body, name):
+        choices = [
+            choice
+            for choice in listed(body.get("choices"))
+            if isinstance(choice, dict) and choice.get("index") in FIRST
+        ]
+        self._usage = usage_in(body, choices) or self._usage
+        if error := error_of(body, choices, name):
             self._over = True
-            yield {"type": "error", "error": error}
+            yield {"type": "error", "error": error, "usage": self._usage}
             return
-        if isinstance(body.get("usage"), dict):
-            self._usage = body["usage"]
-        whole = False
-        for choice in listed(body.get("choices")):
-            if isinstance(choice, dict) and not choice.get("index"):
-                whole = whole or isinstance(whole_of(choice), dict)
-                yield from self._choice(choice)
-        if whole:
-            yield from self.end(finished=True)
+        for choice in choices:
+            yield from self._choice(choice)
 
     def _choice(self, choice: dict[str, Any]) -> Iterator[Event]:
-        """The first choice; a request for several is refused. A whole `message` is taken as one delta."""
-        delta = whole_of(choice) or choice.get("delta")
-        if isinstance(delta, dict):
-            yield from self._delta(delta, choice)
+        """The first choice; a request for several is refused.
+
+        A whole `message` is taken as one delta, and as the end; one behind deltas says nothing new.
+        """
+        delta, message = choice.get("delta"), choice.get("message")
         finish = choice.get("finish_reason")
         if isinstance(finish, str) and finish and self._finish is None:
             self._finish = finish
+        # Beside a delta some servers repeat the message so far.
+        whole = not isinstance(delta, dict) and isinstance(message, dict)
+        if whole and not self._next:
+            delta = message
+        if isinstance(delta, dict):
+            yield from self._delta(delta, choice)
+        if whole and (self._finish or self._next):
+            yield from self._end()
 
     def _delta(self, delta: dict[str, Any], choice: dict[str, Any]) -> Iterator[Event]:
         content = delta.get("content")
-        reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         thought, said = parts_of(content) if isinstance(content, list) else ("", content)
-        yield from self._text("reasoning", reasoning or thought, {})
+        yield from self._text("reasoning", reasoning_in(delta) or thought, {})
         yield from self._text("text", said, logprobs_of(choice))
         yield from self._text("refusal", delta.get("refusal"), {})
         self._annotations += [a for a in listed(delta.get("annotations")) if isinstance(a, dict)]
-        if self._annotations and self._open == "message":
+        if self._annotations and self._annotated:
             yield from self._annotate()
-        calls = listed(delta.get("tool_calls"))
+        calls = delta.get("tool_calls")
+        calls = [calls] if isinstance(calls, dict) else listed(calls)  # TGI sends one alone
         if not calls and isinstance(delta.get("function_call"), dict):
             calls = [{"index": 0, "function": delta["function_call"]}]
         for position, call in enumerate(calls):
@@ -116,6 +137,7 @@ class ChatDialect:
         if self._open != ITEMS[kind]:
             yield from self._close_text()
             self._open, self._open_index = ITEMS[kind], self._take_index()
+        self._annotated = self._annotated or kind == "text"
         yield {"type": TEXT_EVENTS[kind], "output_index": self._open_index, "delta": text, **more}
 
     def _annotate(self) -> Iterator[Event]:
@@ -131,7 +153,7 @@ class ChatDialect:
     def _close_text(self) -> Iterator[Event]:
         """The open text item is whole: another item follows."""
         if self._open is not None:
-            self._open = None
+            self._open, self._annotated = None, False
             yield {"type": "response.output_item.done", "output_index": self._open_index}
 
     def _take_index(self) -> int:
@@ -167,12 +189,27 @@ def logprobs_of(choice: dict[str, Any]) -> Event:
     return {"logprobs": showable(content)} if isinstance(content, list) and content else {}
 
 
-def error_of(body: dict[str, Any], name: str | None) -> Any:
-    """What a chunk tells as an error: in its field, or all of it where its event line or its object says so."""
+def reasoning_in(delta: dict[str, Any]) -> Any:
+    """What a delta says of reasoning, in one of three spellings; the third, of OpenRouter's, is a list of pieces."""
+    found = delta.get("reasoning_content") or delta.get("reasoning")
+    if not found:
+        details = [one for one in listed(delta.get("reasoning_details")) if isinstance(one, dict)]
+        pieces = (one.get("text") or one.get("summary") for one in details)
+        return "".join(piece for piece in pieces if isinstance(piece, str))
+    return parts_of(found)[1] if isinstance(found, list) else found
+
+
+def usage_in(body: dict[str, Any], choices: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The usage that a chunk reports: beside its choices, in one of them (Moonshot), or in an extension (Groq)."""
+    for place in (body, *choices, body.get("x_groq")):
+        found = place.get("usage") if isinstance(place, dict) else None
+        if isinstance(found, dict) and found:
+            return found
+    return None
+
+
+def error_of(body: dict[str, Any], choices: list[dict[str, Any]], name: str | None) -> Any:
+    """What a chunk tells as an error: in its field or a choice's, or all of it where its event line or object says so."""
     told = name == "error" or body.get("object") == "error"
-    return body.get("error") or (body if told else None)
-
-
-def whole_of(choice: dict[str, Any]) -> Any:
-    """The whole message of a choice; None where it has a delta, beside which some servers repeat the message so far."""
-    return None if isinstance(choice.get("delta"), dict) else choice.get("message")
+    fields = (place.get("error") for place in (body, *choices))
+    return next(filter(None, fields), None) or (body if told else None)

@@ -64,10 +64,9 @@ def chat_part(part: Part) -> Part:
     if text is not None:
         return {"type": "text", "text": text}
     if part["type"] == "input_image":
-        return {
-            "type": "image_url",
-            "image_url": said(url=part["image_url"], detail=part.get("detail")),
-        }
+        detail = part.get("detail")
+        detail = "high" if detail == "original" else detail  # the most that Chat knows
+        return {"type": "image_url", "image_url": said(url=part["image_url"], detail=detail)}
     if part["type"] == "input_file":
         keys = ("file_data", "file_id", "filename")
         return {"type": "file", "file": said(**{key: part.get(key) for key in keys})}

@@ -193,9 +193,17 @@ def response_format(format: Body | None) -> Body | None:
     return {"type": "json_schema", "json_schema": only(format, SCHEMA_KEYS)}
 
 
+NOTHING: Final = {"type": "object", "properties": {}}
+"""Parameters of a function that takes none."""
+
+
 def chat_function(function: Body) -> Body:
-    """A function in Chat's shape."""
-    return {"type": "function", "function": only(function, FUNCTION_KEYS)}
+    """A function in Chat's shape; one that takes nothing says so, as some servers refuse one that does not."""
+    told = only(function, FUNCTION_KEYS)
+    return {
+        "type": "function",
+        "function": {**told, "parameters": told.get("parameters") or NOTHING},
+    }
 
 
 def chat_choice(choice: Choice) -> str | Body | None:

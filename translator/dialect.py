@@ -5,7 +5,7 @@ or not) has no say in it. Called by the machine at each attempt.
 """
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from translator.chat import ChatDialect
 from translator.toolmap import ToolMap
@@ -19,8 +19,13 @@ class Dialect(Protocol):
         """The events of the next block. Raises ProtocolFault."""
         ...
 
-    def end(self, *, finished: bool) -> Iterable[Event]:
-        """The events that the end of the body stands for; `finished` if an end marker came before it."""
+    def end(self) -> Iterable[Event]:
+        """The events that the end of the body stands for where it brought no end of its own."""
+        ...
+
+    @property
+    def usage(self) -> dict[str, Any] | None:
+        """What the upstream reported besides its events; it counts where the round ends without one that tells it."""
         ...
 
 

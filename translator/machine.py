@@ -38,7 +38,7 @@ from translator.output import Output
 from translator.preparation import Preparation, preparation_of
 from translator.protocol.cleaned import cleaned
 from translator.protocol.entries import FRAME, Entry, Kind, RequestEntry, RoundEnd
-from translator.protocol.errors import ProtocolFault, StoreError
+from translator.protocol.errors import ERROR_CODES, TOO_MANY_REQUESTS, ProtocolFault, StoreError
 from translator.protocol.json import dumps
 from translator.protocol.response import add_usage, template, usage
 from translator.public_items import RoundOptions, Shown
@@ -61,22 +61,9 @@ MAX_CALLS: Final = 128
 MAX_REFUSED_ROUNDS: Final = 2
 """Rounds in a row in which every call was refused: a model that was told so and calls again would do so for ever."""
 
-ERROR_CODES: Final = frozenset(
-    {
-        "server_error",
-        "rate_limit_exceeded",
-        "invalid_prompt",
-        "context_length_exceeded",
-        "insufficient_quota",
-    }
-)
-"""Codes that clients know (contract.md section 3, "Failures in the stream"); everything else is a server_error."""
-
 ROUND_ROOM: Final = 2**20
 """What must be left of the log for a further round: with its body, which repeats all results so far, it would else begin
 and fail."""
-
-TOO_MANY_REQUESTS: Final = 429
 
 TERMINAL_EVENTS: Final = {
     "completed": "response.completed",
@@ -98,6 +85,9 @@ _ENDINGS: Final[dict[str, str]] = {
 }
 """What a client is told where the round's end brings no message of its own (contract.md D7)."""
 
+
+BODY_ENDS: Final = ("ok", "eof", "reset", "timeout")
+"""Ends of a body that may have said all by then: a chat upstream's last word is its finish reason."""
 
 NO_TOOLS: Final = ToolMap(())
 
@@ -356,8 +346,8 @@ class Machine:
 
     def _end_round(self, end: RoundEnd) -> None:
         how, current = end["how"], self._round
-        if current is not None and current.result is None and how in ("ok", "eof"):
-            for event in self._dialect.end(finished=how == "ok"):
+        if current is not None and current.result is None and how in BODY_ENDS:
+            for event in self._dialect.end():
                 self._take(current, event)
             if self.response is not None:
                 return
@@ -368,6 +358,7 @@ class Machine:
             self._commands.append(Reopen(current.number if current else 1))
             self._notes.append(Note("round lost"))
             return
+        self._usage = add_usage(self._usage, usage(self._dialect.usage))
         error = end.get("error") or {}
         code = error.get("code") or "server_error"
         if code not in ERROR_CODES and error.get("status") == TOO_MANY_REQUESTS:

@@ -49,9 +49,13 @@ class ResponsesDialect:
         typed = kind and isinstance(kind, str) and body.get("object") != "error"
         return [body] if typed else _typeless(body, name)
 
-    def end(self, *, finished: bool) -> list[Event]:  # noqa: ARG002 (no marker stands for a terminal event)
+    def end(self) -> list[Event]:
         """What the end of the body says: nothing."""
         return []
+
+    @property
+    def usage(self) -> None:
+        """Nothing: usage comes with the terminal event."""
 
 
 def body_of(block: bytes) -> tuple[str | None, Any]:

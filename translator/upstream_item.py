@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from translator.items import PartKind
-from translator.protocol.errors import ProtocolFault
+from translator.protocol.errors import ERROR_CODES, TOO_MANY_REQUESTS, ProtocolFault
 from translator.register import id_of
 
 ITEM_TYPES: Final = frozenset(
@@ -52,9 +52,17 @@ def listed(value: Any) -> list[Any]:
 def error_of(error: Any) -> tuple[str | None, str | None]:
     """The code and message of an upstream's error object, or of an error that is only a text."""
     if isinstance(error, dict):
-        code, message = error.get("code"), error.get("message")
-        return (code if isinstance(code, str) else None), id_of(message)
+        return code_of(error), id_of(error.get("message"))
     return None, id_of(error)
+
+
+def code_of(error: dict[str, Any]) -> str | None:
+    """An error's code. Some servers give an HTTP status in its place, and say in its type what clients know."""
+    words = [word for word in (error.get("code"), error.get("type")) if isinstance(word, str)]
+    known = next((word for word in words if word in ERROR_CODES), None)
+    if str(TOO_MANY_REQUESTS) in (str(error.get("code")), str(error.get("status"))):
+        known = known or "rate_limit_exceeded"
+    return known or id_of(error.get("code"))
 
 
 def type_of(payload: Any) -> str:

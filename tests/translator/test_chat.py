@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.translator.drive import CUSTOM, FUNCTION, Told, play
+from tests.translator.drive import CUSTOM, FUNCTION, Told, fold, play, upstream
 from translator.reasoning_seal import unseal
 
 Chunk = dict[str, Any]
@@ -644,7 +644,10 @@ def test_a_finish_without_done_is_an_end_and_neither_is_a_failure() -> None:
     assert chat(chunk(content="x"), chunk("stop"), end="eof").response["status"] == "completed"
     assert chat(chunk(content="x"), end="eof").response["status"] == "failed"
     assert chat(chunk(content="x"), chunk(""), end="eof").response["status"] == "failed"
-    assert chat(chunk(content="x"), chunk("stop"), end="reset").response["status"] == "failed"
+    for end in ("reset", "timeout"):
+        assert chat(chunk(content="x"), chunk("stop"), end=end).response["status"] == "completed"
+        assert chat(chunk(content="x"), chunk("length"), end=end).response["status"] == "incomplete"
+        assert chat(chunk(content="x"), end=end).response["status"] == "failed"
 
 
 @pytest.mark.parametrize(
@@ -715,6 +718,99 @@ def test_a_whole_body_is_taken_as_a_stream_of_one() -> None:
     assert told.response["usage"]["total_tokens"] == 7
     body["choices"][0]["finish_reason"] = "length"  # type: ignore[index]
     assert play(json.dumps(body).encode(), end="ok", _api="chat").response["status"] == "incomplete"
+
+
+BODIES = (
+    {"detail": "Internal error"},
+    {"status": "ok"},
+    {},
+    {"id": "x", "choices": []},
+    chunk(content="x"),
+)
+
+
+@pytest.mark.parametrize("body", BODIES, ids=str)
+def test_a_whole_body_that_is_no_completion_is_none(body: Chunk) -> None:
+    """The upstream's answer is JSON, and its end is an end: `ok`, without `[DONE]`."""
+    log = upstream(json.dumps(body).encode(), end="ok", _api="chat")
+    assert fold(log.entries).response["status"] == "failed"
+
+
+@pytest.mark.parametrize("finish", [None, "stop"])
+def test_a_whole_message_behind_deltas_says_nothing_new(finish: str | None) -> None:
+    said = {"content": "ab", "reasoning_content": "hm"}
+    message = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", **said}}
+    last = {"object": "chat.completion", "choices": [message], "usage": USAGE}
+    told = chat(chunk(reasoning="hm"), chunk(content="a"), chunk(content="b"), last)
+    assert [item["type"] for item in told.output] == ["reasoning", "message"]
+    assert told.output[1]["content"][0]["text"] == "ab"
+    assert told.response["usage"]["total_tokens"] == 7
+    role = {"index": 0, "delta": None, "message": {"role": "assistant", "content": ""}}
+    told = chat({"choices": [role]}, chunk(content="a"), chunk("stop"))
+    assert told.output[0]["content"][0]["text"] == "a"
+
+
+def test_usage_counts_wherever_a_provider_puts_it_and_an_empty_one_says_nothing() -> None:
+    beside = {"choices": [], "usage": USAGE}
+    for last in (
+        {"choices": [{"index": 0, "delta": {}, "usage": USAGE}]},
+        {"choices": [], "x_groq": {"usage": USAGE}},
+        beside,
+    ):
+        told = chat(chunk(content="x"), chunk("stop"), last, {"choices": [], "usage": {}})
+        assert told.response["usage"]["total_tokens"] == 7
+    failures = ([chunk(content="x"), beside], [beside, {"error": {"message": "boom"}}])
+    for chunks in failures:
+        told = chat(*chunks, end="eof")
+        assert (told.response["status"], told.response["usage"]["total_tokens"]) == ("failed", 7)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        ({"code": 429, "message": "slow"}, "rate_limit_exceeded"),
+        ({"code": "429", "message": "slow"}, "rate_limit_exceeded"),
+        ({"type": "insufficient_quota", "code": None}, "insufficient_quota"),
+        ({"code": "context_length_exceeded", "type": "server_error"}, "context_length_exceeded"),
+        ({"code": ["odd"], "type": {}}, "server_error"),
+    ],
+)
+def test_an_error_in_the_stream_or_in_its_choice_keeps_a_code_that_clients_know(
+    error: dict[str, Any], code: str
+) -> None:
+    choice = {"index": 0, "delta": {}, "finish_reason": "error", "error": error}
+    for last in ({"error": error}, {"choices": [choice]}):
+        told = chat(chunk(content="x"), last)
+        assert (told.response["status"], told.response["error"]["code"]) == ("failed", code)
+
+
+def test_reasoning_in_details_or_as_a_list_is_reasoning() -> None:
+    details = [
+        {"type": "reasoning.text", "text": "h"},
+        {"type": "reasoning.summary", "summary": "m"},
+        5,
+    ]
+    for delta in (
+        {"reasoning_details": details},
+        {"reasoning": "hm", "reasoning_details": details},
+        {"reasoning_content": [{"type": "text", "text": "hm"}]},
+    ):
+        told = chat(chunk(**delta), chunk("stop"))
+        assert told.output[0]["content"][0]["text"] == "hm"
+
+
+def test_one_call_that_is_no_list_and_an_index_that_is_a_word_are_taken() -> None:
+    told = chat(chunk(tool_calls=fragment(0, "c", "get_weather", "{}")), chunk("stop"))
+    assert arguments_of(told) == ["{}"]
+    worded = chunk(content="x")
+    worded["choices"][0]["index"] = "0"
+    assert chat(worded, chunk("stop")).output[0]["content"][0]["text"] == "x"
+
+
+def test_an_annotation_of_a_refusal_opens_no_text() -> None:
+    cite = {"type": "url_citation", "url": "https://a", "title": "A"}
+    told = chat(chunk(refusal="no"), chunk(annotations=[cite]), chunk("stop"))
+    assert [part["type"] for part in told.output[0]["content"]] == ["refusal"]
 
 
 def test_other_choices_than_the_first_are_not_taken() -> None:

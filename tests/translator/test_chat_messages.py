@@ -134,6 +134,14 @@ def test_what_others_say_between_calls_and_outputs_comes_after_them():
     ]
 
 
+def test_a_detail_that_chat_does_not_know_is_the_most_that_it_does():
+    urls = {"low": "low", "original": "high", None: None}
+    for detail, sent in urls.items():
+        image = {"type": "input_image", "image_url": "data:image/png;base64,QQ==", "detail": detail}
+        (told,) = up(user([image]))
+        assert told["content"][0]["image_url"].get("detail") == sent
+
+
 def test_images_of_outputs_come_before_what_others_said_meanwhile():
     image = {"type": "input_image", "image_url": "data:image/png;base64,QQ=="}
     items = [A, B, user("hurry"), output("b", [image]), output("a", [image])]

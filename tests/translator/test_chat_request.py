@@ -181,6 +181,9 @@ def test_a_field_of_model_servers_is_none_of_either_api():
 # ---- tools
 
 
+NOTHING = {"type": "object", "properties": {}}
+
+
 def test_tools_are_functions_in_chats_shape():
     get = function("get", strict=False, description=None)
     bare = {"type": "function", "name": "bare", "parameters": None, "defer_loading": True}
@@ -189,7 +192,7 @@ def test_tools_are_functions_in_chats_shape():
     del get["description"]
     assert sent["tools"] == [
         chat_function(get),
-        {"type": "function", "function": {"name": "bare"}},
+        {"type": "function", "function": {"name": "bare", "parameters": NOTHING}},
         chat_function(stand_in("exec", description="Runs")),
     ]
     assert sent["tool_choice"] == "auto"

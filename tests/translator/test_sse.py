@@ -94,6 +94,8 @@ def test_several_data_lines_join_with_lf_and_one_blank_is_stripped() -> None:
         (b'data: {"type":"response.incomplete"', False),
         (b'data: ["response.failed"]', False),
         (b'data: {"delta":"a"}', False),
+        (b'event: response.completed\ndata: {"choices":[]}', False),
+        (b'data: {"type":"response.cancelled"}', True),
     ],
 )
 def test_the_end_of_an_upstream_is_known_by_its_own_type(block: bytes, end: bool) -> None:

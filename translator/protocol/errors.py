@@ -17,13 +17,25 @@ A status, a type, a code and a parameter are all that leaves the process (contra
 stream starts"). Messages name the parameter and the kind of fault, never the rejected value, a host or a key.
 """
 
-from typing import Any
+from typing import Any, Final
 
 INVALID_REQUEST = "invalid_request_error"
 AUTHENTICATION = "authentication_error"
 SERVER = "server_error"
 RATE_LIMIT = "rate_limit_error"
 
+ERROR_CODES: Final = frozenset(
+    {
+        "server_error",
+        "rate_limit_exceeded",
+        "invalid_prompt",
+        "context_length_exceeded",
+        "insufficient_quota",
+    }
+)
+"""Codes that clients know (contract.md section 3, "Failures in the stream"); everything else is a server_error."""
+
+TOO_MANY_REQUESTS: Final = 429
 
 OWN_CODE = "\0"
 """In place of a code: the one of the error's kind. None means none: an upstream's error may have no code."""

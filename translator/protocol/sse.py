@@ -168,8 +168,9 @@ def is_end(block: bytes) -> bool:
         body = loads(data)
     except ValueError:
         return False
-    kind = body.get("type") or event if isinstance(body, dict) else None
-    return kind in END_TYPES
+    if not isinstance(body, dict) or "choices" in body:  # no event line ends a chat stream
+        return False
+    return (body.get("type") or event) in END_TYPES
 
 
 def frame(event_type: str, payload: dict[str, Any]) -> bytes:
