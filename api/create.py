@@ -49,6 +49,7 @@ from api.places import Places, full
 from api.query import flag
 from api.references import resolved
 from api.request_id import RESPONSE_KEY, SCOPE_KEY, named
+from api.results import has_run
 from api.snapshot import current, response_of
 from api.stream import EventStream, Pace
 from api.turns import Turns
@@ -229,10 +230,16 @@ class Create:
         return Begun(rid, shown, reader, lease, opens=opens)
 
     async def _join(self, rid: str, asked: CreateRequest) -> Begun | None:
-        """The response that was made for the same key and body; None if it is not there."""
+        """The response that was made for the same key and body; None if it is not there.
+
+        An unstored one that was cancelled has lost its only client, which comes again: it begins anew, under its id.
+        """
         store = self._store
         state = await store.logs.state(rid)
         if state is None:
+            return None
+        if state.cancelled and not state.store:
+            await remove(store, rid)
             return None
         metrics.count("responses_joined_total")
         shown = await current(store.logs, rid, done=state.done) if at_once(asked) else None
@@ -368,7 +375,8 @@ class Create:
         if not asked.stream:
             frame = await self._attended(request, begun, lambda: terminal(begun.reader, begun.rid))
             response = response_of(frame.data)
-            if response["status"] == "failed":
+            # What an approved call has done is done: then a refusal is an end like any other.
+            if response["status"] == "failed" and not has_run(response["output"]):
                 await self._raise_refusal(begun)
             return Json(response)
         if begun.opens and not asked.background:

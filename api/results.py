@@ -19,6 +19,11 @@ Item = dict[str, Any]
 RUN_TYPES: Final = frozenset({"mcp_call", "web_search_call"})
 
 
+def has_run(output: Sequence[Item]) -> bool:
+    """Whether the gateway has run a call of these items."""
+    return any(item["type"] in RUN_TYPES for item in output)
+
+
 async def with_results(
     logs: Logs, rid: str, results: Mapping[tuple[int, int], int], output: Sequence[Item]
 ) -> list[Item]:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from api.admission import SLOT, Slot
 from api.attendance import attend, leaving
 from api.errors import under_way, unexpected
 from api.request_id import SCOPE_KEY
@@ -84,9 +85,11 @@ class EventStream(Response):
         self._seq = after  # the last sequence number that went out
         self._sent_at = self._event_at = time.monotonic()  # when anything, when an event went out
         self._writing_since: float | None = None  # set while a write waits for the client
+        self._slot: Slot | None = None  # of the request that is answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         EventStream.readers += 1
+        self._slot = scope.get(SLOT)
         try:
             async with self._reader:
                 await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
@@ -130,6 +133,8 @@ class EventStream(Response):
 
     async def _write(self, send: Send, body: bytes, *, more: bool = True) -> None:
         self._writing_since = time.monotonic()
+        if not more and self._slot is not None:
+            self._slot.leave()  # who has read the end may come with the next request at once
         await send({"type": "http.response.body", "body": body, "more_body": more})
         self._writing_since = None
         self._sent_at = time.monotonic()

@@ -1,9 +1,11 @@
 """Answers open in one process: of everybody together, and of each tenant."""
 
 import asyncio
+import json
 
 import pytest
 
+from api.app import application
 from api.tenants import Tenants
 from tests.api.gateway import running
 from tests.ingest.server import text_stream
@@ -14,6 +16,11 @@ pytestmark = pytest.mark.parametrize("store_url", ["valkey"], indirect=True)
 TEXT = text_stream("a")
 A, B = {"authorization": "Bearer key-a"}, {"authorization": "Bearer key-b"}
 KEYS = {"key-a": "a", "key-b": "b"}
+SCOPE = {
+    "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
+    "path": "/v1/responses", "raw_path": b"/v1/responses", "query_string": b"", "headers": [],
+    "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2),
+}  # fmt: skip
 BODY = {"model": "m", "input": "x", "stream": True}
 
 
@@ -66,3 +73,29 @@ async def test_a_tenant_with_all_its_answers_open_is_a_429_and_others_are_served
                 for one in (live, third, fourth):
                     await one.rest()
         assert (await gateway.ask("POST", "/v1/responses", BODY, headers=A)).status == 200
+
+
+async def test_who_has_read_the_end_of_a_stream_may_come_again_at_once(store, upstream):
+    """The next request comes while the last write of the one before has not returned."""
+    upstream.play(*TEXT)
+    statuses = []
+    async with running(store, upstream, max_in_flight=1) as gateway:
+        app = application(gateway.context)
+
+        async def create(then=None):
+            body = json.dumps(BODY).encode()
+            told = iter([{"type": "http.request", "body": body}])
+
+            async def receive():
+                return next(told, None) or await asyncio.Event().wait()
+
+            async def send(message):
+                if message["type"] == "http.response.start":
+                    statuses.append(message["status"])
+                elif then is not None and not message.get("more_body"):
+                    await then()
+
+            await app(SCOPE, receive, send)
+
+        await create(create)
+    assert statuses == [200, 200]

@@ -7,8 +7,9 @@ import pytest
 
 from api.idempotency import MAX_CHARS
 from streams.scripts.idempotency import bind
-from tests.api.gateway import DONE, Gateway, Reply, running
+from tests.api.gateway import DONE, Gateway, Reply, data_of, running
 from tests.ingest.server import End, text_stream
+from tests.wait import wait_until
 
 
 async def create(gateway: Gateway, key: str = "k-1", headers: Any = (), **fields: Any) -> Reply:
@@ -109,6 +110,24 @@ async def test_a_key_whose_response_was_never_made_makes_it_under_the_same_id(
     await gateway.ask("DELETE", f"/v1/responses/{rid}")
     replies = await asyncio.gather(*(create(gateway) for _ in range(4)))
     assert {reply.json["id"] for reply in replies} == {rid}
+    assert requests_of(gateway) == 2
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_who_left_an_unstored_response_and_comes_again_gets_a_run_of_its_own(
+    gateway: Gateway, stream: bool
+) -> None:
+    """As an SDK does whose patience ends: the run that it left was cancelled with it."""
+    gateway.upstream.play(*text_stream("a")[:4], asyncio.Event())
+    gateway.upstream.play(*text_stream("b"))
+    asking = asyncio.create_task(create(gateway, store=False, stream=stream))
+    await wait_until(lambda: gateway.upstream.requests)
+    asking.cancel()
+    await asyncio.wait_for(gateway.upstream.requests[0].left.wait(), 2)
+    again = await create(gateway, store=False, stream=stream)
+    response = data_of(again.frames[-2])["response"] if stream else again.json
+    assert response["status"] == "completed"
+    assert response["output"][0]["content"][0]["text"] == "b"
     assert requests_of(gateway) == 2
 
 

@@ -76,6 +76,24 @@ async def test_yes_runs_the_call_before_the_model_speaks(rig: Rig, stream: bool)
     assert json.loads(arguments) == {"text": "a"}
 
 
+async def test_an_approved_call_that_ran_is_told_although_the_upstream_then_refuses(
+    rig: Rig, stream: bool
+):
+    """An HTTP error would have an SDK create it again, and the call run twice."""
+    first, request = await question(rig, stream)
+    rig.gateway.upstream.plays.clear()
+    rig.gateway.upstream.play(b"{}", status="503 Service Unavailable")
+    turn = await rig.turn(
+        stream,
+        previous_response_id=first.response["id"],
+        input=[answer(request, True)],
+        tools=[asking(rig)],
+    )
+    assert turn.response["status"] == "failed"
+    assert [(item["type"], item["status"]) for item in turn.output] == [("mcp_call", "completed")]
+    assert rig.mcp.calls == [("echo", {"text": "a"})]
+
+
 async def test_no_tells_the_model_that_it_was_refused(rig: Rig, stream: bool):
     first, request = await question(rig, stream)
     rig.model.script(ANSWER)
