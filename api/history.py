@@ -42,7 +42,7 @@ async def history(logs: Logs, tenant: str, previous_id: str | None) -> list[dict
     if entry is None or last is None:
         raise _not_found(previous_id)
     output = response_of(last.data)["output"]
-    return history_of(entry, await with_results(logs, previous_id, state.results, output))
+    return history_of(entry, await with_results(logs, previous_id, state, output))
 
 
 def _not_found(previous_id: str) -> RequestError:

@@ -85,5 +85,5 @@ async def items_of(logs: Logs, tenant: str, response_id: str) -> list[Item]:
     except LogLost:
         return []
     output = response_of(last.data)["output"]
-    ran = await with_results(logs, response_id, state.results, output)
+    ran = await with_results(logs, response_id, state, output)
     return [*(entry["input"] if entry else []), *ran]

@@ -6,16 +6,18 @@ tells, so that no log is read through. Called by `api.history` and `api.referenc
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from streams.logs import Logs
+from streams.logs import Logs, State
 from translator.ids import item_id
+from translator.items import CALLS
 from translator.protocol.entries import Kind
 from translator.tool_results import result_of
 
 Item = dict[str, Any]
 
+NOWHERE: Final = (-1, -1)
 RUN_TYPES: Final = frozenset({"mcp_call", "web_search_call"})
 
 
@@ -24,26 +26,30 @@ def has_run(output: Sequence[Item]) -> bool:
     return any(item["type"] in RUN_TYPES for item in output)
 
 
-async def with_results(
-    logs: Logs, rid: str, results: Mapping[tuple[int, int], int], output: Sequence[Item]
-) -> list[Item]:
-    """The output items of a response. `results` are entry numbers by round and slot (`streams.logs.State`)."""
+async def with_results(logs: Logs, rid: str, state: State, output: Sequence[Item]) -> list[Item]:
+    """The output items of a response. What its client runs was called in its last round."""
     ran = [item for item in output if item["type"] in RUN_TYPES]
-    if not ran or not results:
+    if not ran or not state.results:
         return list(output)
-    places = {
-        item_id(rid, kind, *place): entry for place, entry in results.items() for kind in RUN_TYPES
-    }
+    places = {item_id(rid, kind, *place): place for place in state.results for kind in RUN_TYPES}
     wanted = [places[item["id"]] for item in ran if item["id"] in places]
-    pages = await asyncio.gather(*(logs.read_input(rid, n - 1, 1) for n in wanted))
-    found: dict[int, Item] = {}
-    for page in pages:
+    pages = await asyncio.gather(
+        *(logs.read_input(rid, state.results[place] - 1, 1) for place in wanted)
+    )
+    found: dict[tuple[int, int], Item] = {}
+    for place, page in zip(wanted, pages, strict=True):
         if page and page[0].kind == Kind.TOOL_RESULT:
             result = result_of(page[0].data)[1]
-            found[page[0].n] = {key: result[key] for key in ("content", "images")}
-    return [
-        item | {"result": found[places[item["id"]]]}
-        if item["id"] in places and places[item["id"]] in found
-        else item
-        for item in output
-    ]
+            found[place] = {
+                "content": result["content"],
+                "images": result["images"],
+                "round": place[0],
+            }
+
+    def told(item: Item) -> Item:
+        if item["type"] in CALLS:
+            return item | {"result": {"round": state.round}}
+        known = found.get(places.get(item["id"], NOWHERE))
+        return item if known is None else item | {"result": known}
+
+    return list(map(told, output))

@@ -145,7 +145,7 @@ def reasoning(item: Item) -> list[Item]:
 
 def call(item: Item, tools: ToolMap) -> Item:
     """A call as the model made it: a function's, under its visible name."""
-    copy = said(item, "namespace", "input", "caller", "async")
+    copy = said(item, "namespace", "input", "caller", "async", "result")
     copy["type"] = "function_call"
     copy["name"] = tools.visible(Key(item["name"], item.get("namespace")))
     if item["type"] == "custom_tool_call":

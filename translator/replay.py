@@ -5,8 +5,8 @@ items, those replaced by a `function_call` and a `function_call_output` each; no
 `translator.history` and `translator.chat_messages`, which convert what comes out as they convert a client's own calls.
 
 A public item does not tell all that the model was told (a search shows its query, never what was found). Where the
-log of its response has it, the item carries it as `result`: `{"content": text, "images": [data URLs]}`, put there when
-the history was read. A search without it is left out: what the model made of it stands in its messages.
+log of its response has it, the item carries it as `result`: `{"content": text, "images": [data URLs], "round": n}`, put
+there when the history was read. A search without it is left out: what the model made of it stands in its messages.
 
 | item                                        | becomes                                               |
 |---------------------------------------------|-------------------------------------------------------|
@@ -15,7 +15,8 @@ the history was read. A search without it is left out: what the model made of it
 | mcp_approval_response that refuses          | the requested call, and an output that says so        |
 | mcp_approval_request, mcp_list_tools        | nothing: a question without an answer is no call      |
 
-Calls that follow each other are one turn of the model's: their outputs come after the last of them.
+Calls that follow each other are one turn of the model's, unless they are known to be of two rounds: their outputs come
+after the last of them.
 """
 
 from collections import Counter
@@ -48,38 +49,73 @@ def replayed(items: Iterable[Item], tools: ToolMap) -> list[Item]:
     items = list(items)
     if not any(item["type"] in GATEWAY_ITEMS for item in items):
         return items
-    requests = by_id(items, "mcp_approval_request", "id")
-    answered = {
-        item["approval_request_id"] for item in items if item["type"] == "mcp_approval_response"
-    }
-    approved = by_id(items, "mcp_call", "approval_request_id")
-    answers: Counter[str] = Counter()  # to each question so far: a client may answer again
+    talk = Conversation(items, tools)
     found: list[Item] = []
     outputs: list[Item] = []
+    turn: int | None = None  # the round of the last call, where it is known
     for item in items:
-        pair: tuple[Item, Item] | None = None
-        match item["type"]:
-            case "mcp_call" if item.get("approval_request_id") not in answered:
-                pair = on_server(item, tools, result_of(item))
-            case "web_search_call" if known_result(item) is not None:
-                pair = search(item)
-            case "mcp_approval_response":
-                request = requests[item["approval_request_id"]]  # `check_approvals` has seen it
-                output = answer(item, approved.get(request["id"]))
-                answers[request["id"]] += 1
-                place = f"{request['id']}/{answers[request['id']]}"
-                pair = on_server({**request, "id": place}, tools, output)
-            case _:
-                pass
+        pair, called = talk.pair(item), round_of(item)
+        if called is not None and turn not in (None, called):
+            found += outputs
+            outputs = []
+        turn = turn if called is None else called
         if pair is not None:
             found.append(pair[0])
             outputs.append(pair[1])
         elif item["type"] not in GATEWAY_ITEMS:
             if item["type"] not in CALLS:
                 found += outputs
-                outputs = []
+                outputs, turn = [], None
             found.append(item)
     return found + outputs
+
+
+class Conversation:
+    """Questions, answers and runs of a conversation, by what belongs to which."""
+
+    def __init__(self, items: list[Item], tools: ToolMap) -> None:
+        self._tools = tools
+        self._requests = by_id(items, "mcp_approval_request", "id")
+        self._approved = by_id(items, "mcp_call", "approval_request_id")
+        self._answered = {
+            item["approval_request_id"] for item in items if item["type"] == "mcp_approval_response"
+        }
+        self._answers: Counter[str] = (
+            Counter()
+        )  # to each question so far: a client may answer again
+
+    def pair(self, item: Item) -> tuple[Item, Item] | None:
+        """The call that an item stands for, and its output."""
+        match item["type"]:
+            case "mcp_call":
+                if was_cut(item) or item.get("approval_request_id") in self._answered:
+                    return None  # nothing was called, or its answer stands for it
+                return on_server(item, self._tools, result_of(item))
+            case "web_search_call" if known_result(item) is not None:
+                return search(item)
+            case "mcp_approval_response":
+                request = self._requests[
+                    item["approval_request_id"]
+                ]  # `check_approvals` has seen it
+                output = answer(item, self._approved.get(request["id"]))
+                self._answers[request["id"]] += 1
+                place = f"{request['id']}/{self._answers[request['id']]}"
+                return on_server({**request, "id": place}, self._tools, output)
+            case _:
+                return None
+
+
+def was_cut(item: Item) -> bool:
+    """Whether the model was stopped inside a call, so that it never ran: then it has not called."""
+    told = (known_result(item), item.get("output"), item.get("error"))
+    return item.get("status") == "incomplete" and told == (None, None, None)
+
+
+def round_of(item: Item) -> int | None:
+    """The round in which a call was made, where the log of its response was read."""
+    result = item.get("result")
+    found = result.get("round") if isinstance(result, dict) else None
+    return found if isinstance(found, int) else None
 
 
 def by_id(items: list[Item], kind: str, key: str) -> dict[Any, Item]:

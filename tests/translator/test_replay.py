@@ -112,6 +112,39 @@ def test_calls_in_a_row_are_one_turn_and_their_outputs_follow_in_order():
     ]
 
 
+def in_round(number, item):
+    return item | {"result": {"content": f"of {number}", "images": None, "round": number}}
+
+
+def test_calls_of_two_rounds_are_two_turns_of_the_models():
+    runs = [
+        in_round(0, ran("a")),
+        in_round(1, ran("b")),
+        in_round(1, ran("c")),
+        in_round(2, search()),
+    ]
+    call = {"type": "function_call", "call_id": "c", "name": "get", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "o"}
+    called = lambda at: (f"#{at}", "docs__look", '{"a":1}')  # noqa: E731
+    last = [("#3", "web_search", '{"query":"q"}')]
+    expected = [
+        *(called(0), ("#0", "of 0"), called(1), called(2), ("#1", "of 1"), ("#2", "of 1")),
+        *last,
+    ]
+    alone, mine = ("#3", "of 2"), ("#4", "get", "{}")
+    for number, end in ((2, [mine, alone]), (3, [alone, mine])):
+        known = call | {"result": {"round": number}}
+        assert up(*runs, known, items=[output]) == [*expected, *end, ("#4", "o")]
+    # Where a client brings its call itself, nobody knows better.
+    assert up(*runs, call, items=[output]) == [*expected, mine, alone, ("#4", "o")]
+
+
+def test_a_call_that_was_cut_off_and_never_ran_was_no_call():
+    cut = ran("cut", status="incomplete", arguments='{"a":', output=None)
+    assert up(ran(), cut) == up(ran())
+    assert up(ran(status="incomplete"))[1] == ("#0", "seen")
+
+
 def test_an_approved_call_stands_once_where_it_was_approved():
     run = ran(approval_request_id="mcpr_1")
     history = [asked(), user("yes, do"), answered(True), user("meanwhile"), run]
