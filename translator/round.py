@@ -158,6 +158,10 @@ class Round:
             if item.ended is Ended.OPEN:
                 whole = completed or (self._gateway_tool(item) and is_json(item.text.joined()))
                 self._accumulator.close(item, Ended.DONE if whole else Ended.CUT)
+            elif item.is_call and completed:
+                item.ended = (
+                    Ended.DONE
+                )  # said to be cut off, but whole: else the round were incomplete
         self._drop_lost()
         for item in self._items:
             if item.slot not in self._calls and not self._lost(item):
@@ -273,7 +277,8 @@ class Round:
         return tool.asks and not asked and self._options.runs and self._allows(item)
 
     def _allows(self, item: Item) -> bool:
-        return self._options.allowed is None or item.name in self._options.allowed
+        allowed, name = self._options.allowed, item.name or ""
+        return self._tools.offers(name) and (allowed is None or name in allowed)
 
     def _wall(self, item: Item) -> Wall | None:
         """What an item is to those behind it, as far as it is not shown."""

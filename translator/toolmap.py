@@ -3,7 +3,8 @@
 The map comes from the request's declarations alone (upstream-quirks.md, rule 2 of section 1); a
 name that nobody declared has no entry, and its call is the client's. Members of namespaces keep
 their bare name where no other tool has it; elsewhere they get one that ends in a hash. Tools of
-MCP servers are known once their server has listed them.
+MCP servers are known once their server has listed them. Names that the gateway itself made of tools that this request does
+not offer are withheld: the model may know them from earlier turns, and the client does not know them at all.
 """
 
 import hashlib
@@ -14,12 +15,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from translator.declarations import Declaration, Key, declared, with_names
+from translator.declarations import WEB_SEARCH, Declaration, Key, declared, with_names
 from translator.mcp_servers import Listed, McpServer, listings, servers
 from translator.protocol.entries import RequestEntry
 
 MAX_NAME_CHARS: Final = 64
 """What model servers take as a function's name."""
+
+SEPARATOR: Final = "__"
+"""Between a server's label and the name of its tool."""
 
 HASH_CHARS: Final = 8
 ODD_CHARACTER: Final = re.compile(r"[^a-zA-Z0-9_-]")
@@ -74,15 +78,29 @@ class ToolMap:
         self,
         declarations: Iterable[Declaration],
         listed: Mapping[str, Sequence[Listed]] | None = None,
+        run: Iterable[Key] = (),
     ) -> None:
-        """`listed` are the tools of each MCP server, by its label; one that has not listed any has none."""
+        """`listed` are the tools of each MCP server, by its label; one that has not listed any has none.
+
+        `run` are the gateway's tools of earlier calls.
+        """
         declarations = list(declarations)
         self.any_gateway_run = any(not one.is_client_owned for one in declarations)
         found = {key: tool_of(one) for key, one in with_names(declarations).items()}
-        for server in servers(declarations) if listed else ():
+        known = servers(declarations)
+        for server in known if listed else ():
             found |= tools_of(server, (listed or {}).get(server.label, ()))
+        self._prefixes = tuple(f"{server.label}{SEPARATOR}" for server in known)
         self._names = visible_names(list(found))
         self._tools = {self._names[key]: tool for key, tool in found.items()}
+        more = [
+            Key(one["name"], server=at) for at, tools in (listed or {}).items() for one in tools
+        ]
+        self._withheld = {
+            self.visible(key): Tool(ToolKind.MCP if key.server else ToolKind.WEB_SEARCH, key.name)
+            for key in [*more, *run]
+            if key not in found
+        }
 
     @classmethod
     def of(
@@ -97,7 +115,8 @@ class ToolMap:
         within a request, so that a request's own items come before those of its history.
         """
         items, history = list(items), list(history)
-        return cls(declared(body, [*items, *history]), listings([*history, *items]))
+        earlier = [*history, *items]
+        return cls(declared(body, [*items, *history]), listings(earlier), keys_of(earlier))
 
     @classmethod
     def of_entry(cls, entry: RequestEntry, more: Iterable[dict[str, Any]] = ()) -> "ToolMap":
@@ -115,7 +134,17 @@ class ToolMap:
 
     def get(self, visible: str) -> Tool | None:
         """The tool behind a model-visible name; None if nobody declared one."""
-        return self._tools.get(visible)
+        return self._tools.get(visible) or self._of_ours(visible)
+
+    def offers(self, visible: str) -> bool:
+        """Whether a name is not withheld."""
+        return visible in self._tools or self._of_ours(visible) is None
+
+    def _of_ours(self, visible: str) -> Tool | None:
+        """What a name that is not offered stands for, if it is one that the gateway makes."""
+        if visible.startswith(self._prefixes):
+            return Tool(ToolKind.MCP, visible)
+        return self._withheld.get(visible)
 
     def visible(self, key: Key) -> str:
         """The model-visible name of a tool; of one that is not declared, one that it might have."""
@@ -144,6 +173,15 @@ class ToolMap:
         if len(found) == 1 and self._tools[found[0]].kind == kind:
             return found[0]
         return None
+
+
+def keys_of(items: Iterable[dict[str, Any]]) -> Iterable[Key]:
+    """The gateway's tools that were called or asked about, in items of earlier turns."""
+    for item in items:
+        if item["type"] in ("mcp_call", "mcp_approval_request"):
+            yield Key(item["name"], server=item["server_label"])
+        elif item["type"] == "web_search_call":
+            yield Key(WEB_SEARCH)
 
 
 def tool_of(declaration: Declaration) -> Tool:
@@ -186,7 +224,7 @@ def visible_names(keys: list[Key]) -> dict[Key, str]:
 def on_server(key: Key, taken: Collection[str]) -> str:
     """A name for a tool of an MCP server: the server's label and its own where nothing is odd about them."""
     label = key.server or ""
-    visible = f"{label}__{key.name}"
+    visible = f"{label}{SEPARATOR}{key.name}"
     if len(visible) > MAX_NAME_CHARS or ODD_CHARACTER.search(visible) or visible in taken:
         return hashed(label, key.name, taken)
     return visible

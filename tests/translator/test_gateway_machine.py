@@ -367,8 +367,41 @@ def test_only_allowed_tools_are_listed_and_shown_to_the_model() -> None:
     run = Run(tools=[SERVER | {"allowed_tools": ["look"]}], prepared=True)
     run.listed("list.0", LOOK | {"name": "drop"}, LOOK)
     assert [tool["name"] for tool in run.bodies[1]["tools"]] == ["docs__look"]
-    run.round(*whole_call("docs__drop", "{}"))
-    assert [item["type"] for item in run.over()["output"]] == ["mcp_list_tools", "function_call"]
+
+
+REFUSED = '{"error":"This tool may not be called in this response."}'
+RAN = {"type": "mcp_call", "id": "mcp_1", "server_label": "gone", "name": "look", "arguments": "{}"}
+FOUND = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+OFFERS = {
+    "a tool that its server's declaration does not allow": ("docs__drop", [SERVER | {"allowed_tools": ["look"]}], []),
+    "one that its server does not have": ("docs__other", [SERVER], []),
+    "one of a server of an earlier turn": ("gone__look", [FUNCTION], [RAN | {"output": "x", "error": None}]),
+    "one that such a server has listed": (
+        "gone__drop", [FUNCTION], [{"type": "mcp_list_tools", "server_label": "gone", "tools": [LOOK | {"name": "drop"}]}],
+    ),
+    "a search of an earlier turn": ("web_search", [FUNCTION], [FOUND]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "tools", "history"), OFFERS.values(), ids=OFFERS)
+def test_a_name_that_the_gateway_made_and_does_not_offer_is_refused_and_never_shown(
+    name: str, tools: list[Event], history: list[Event]
+) -> None:
+    lists = SERVER["type"] in [tool["type"] for tool in tools]
+    run = Run(tools=tools, prepared=lists, _history=history)
+    if lists:
+        run.listed("list.0", LOOK | {"name": "drop"}, LOOK)
+    run.round(*whole_call(name, "{}"))
+    assert run.heard(2)[-1][1] == REFUSED
+    run.round(*SAID)
+    assert run.over()["output"][-1]["type"] == "message"
+    assert name.encode() not in b"".join(run.frames)
+
+
+def test_a_clients_tool_keeps_a_name_that_the_gateway_could_have_made() -> None:
+    run = Run(tools=[SEARCH, FUNCTION | {"name": "gone__look"}], _history=[RAN])
+    run.round(*whole_call("gone__look", "{}"))
+    assert [item["type"] for item in run.over()["output"]] == ["function_call"]
 
 
 def test_a_mixed_round_runs_its_part_and_returns_the_clients_and_ends_there() -> None:
