@@ -50,6 +50,7 @@ def application(context: Context) -> ASGIApp:
         limit_per_tenant=settings.max_in_flight_per_tenant,
     )
     health = Health(context.store, context.ready)
+    models = Models(context.upstreams, auth)
     create = Endpoint({"POST": Create(context, auth).create})
     retrieve, delete = Retrieve(context, auth), Delete(context, auth)
     stored = Endpoint({"GET": retrieve.get, "DELETE": delete.delete})
@@ -61,7 +62,8 @@ def application(context: Context) -> ASGIApp:
             Route(one, Guarded(stored, admission, at_once=False)),
             route(f"{one}/cancel", POST=Cancel(context, auth).cancel),
             route(f"{one}/input_items", GET=InputItems(context, auth).list),
-            route("/v1/models", GET=Models(context.upstreams, auth).list),
+            route("/v1/models", GET=models.list),
+            route("/v1/models/{model:path}", GET=models.retrieve),
             route("/healthz", GET=health.healthz, HEAD=health.healthz),
             route("/readyz", GET=health.readyz, HEAD=health.readyz),
             route("/metrics", GET=health.metrics, HEAD=health.metrics),

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
+from translator.ids import response_of_item
 from translator.protocol.errors import RequestError, TooLarge
 from translator.protocol.json import Json
 from translator.protocol.request import MAX_INPUT_ITEMS
@@ -91,14 +92,20 @@ def refuse_many(items: Sequence[Any], earlier: Sequence[Any]) -> None:
         )
 
 
-def refuse_twins(items: Iterable[dict[str, Any]]) -> None:
-    """Raise RequestError for an id that comes twice, as OpenAI does: a list of items is paged through by their ids."""
+def refuse_twins(items: Iterable[dict[str, Any]], earlier: Iterable[dict[str, Any]]) -> None:
+    """Raise RequestError for an id that comes twice, as OpenAI does: a list of items is paged through by their ids.
+
+    An item that we made comes twice, too, where a client sends what the chain of its `previous_response_id` has.
+    """
     seen = set()
+    chain = {one for item in earlier if (one := item.get("id")) and response_of_item(one)}
     for index, item in enumerate(items):
         one = item.get("id")
-        if one and one in seen:
+        again = one in chain and item.get("type") != "item_reference"
+        if one and (one in seen or again):
+            where = "the input" if one in seen else "the chain of 'previous_response_id'"
             raise RequestError(
-                "Duplicate item: another item of the input has the same id. Remove one of the two.",
+                f"Duplicate item: another item of {where} has the same id. Remove one of the two.",
                 param=f"input[{index}].id",
             )
         seen.add(one)

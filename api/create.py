@@ -262,7 +262,7 @@ class Create:
         trace: dict[str, str] | None,
     ) -> Written:
         """Check what is asked, and write it; takes long where it is large, and may be called in a thread."""
-        refuse_twins(asked.input)
+        refuse_twins(asked.input, earlier)
         refuse_heavy(asked.input, earlier, self._room)
         checked = check(
             asked,

@@ -1,4 +1,4 @@
-"""GET /v1/models: what the upstreams serve, as one list.
+"""GET /v1/models: what the upstreams serve, as one list; and one model of it, by its id.
 
 In: the lists of all upstreams, fetched at once. Out: their entries, each with `supports_parallel_tool_calls: true`; a
 model that several list appears once, and only where this gateway would send a request for it. An upstream in trouble
@@ -7,7 +7,6 @@ is left out as long as another one answers; else its trouble is the answer (502 
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from typing import Any, Final
 
 import aiohttp
@@ -17,7 +16,7 @@ from starlette.responses import Response
 from api.auth import Auth
 from api.context import Upstreams
 from api.errors import Json
-from translator.protocol.errors import ProtocolFault, UpstreamError
+from translator.protocol.errors import NotFound, ProtocolFault, UpstreamError
 from translator.protocol.json import loads
 from translator.protocol.upstream import Upstream
 
@@ -40,6 +39,21 @@ class Models:
     async def list(self, request: Request) -> Response:
         """The merged list."""
         self._auth.tenant(request)
+        return Json({"object": "list", "data": list((await self._merged()).values())})
+
+    async def retrieve(self, request: Request) -> Response:
+        """One entry of it. Raises NotFound."""
+        self._auth.tenant(request)
+        entry = (await self._merged()).get(request.path_params["model"])
+        if entry is None:
+            raise NotFound(
+                "No upstream of this gateway lists this model.",
+                code="model_not_found",
+                param="model",
+            )
+        return Json(entry)
+
+    async def _merged(self) -> dict[str, dict[str, Any]]:
         upstreams = self._upstreams.all()
         async with aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
@@ -50,7 +64,7 @@ class Models:
         troubles = [found for found in lists if isinstance(found, UpstreamError)]
         if troubles and len(troubles) == len(lists):
             raise troubles[0]
-        merged: dict[str, Mapping[str, Any]] = {}
+        merged: dict[str, dict[str, Any]] = {}
         for upstream, found in zip(upstreams, lists, strict=True):
             if isinstance(found, UpstreamError):
                 log.warning("models of upstream %s left out: %s", upstream.id, found.message)
@@ -58,9 +72,9 @@ class Models:
             for entry in found:
                 served = self._upstreams.resolve(entry["id"])
                 if served is not None and served.id == upstream.id:
-                    merged.setdefault(entry["id"], entry)
-        data = [{**entry, "supports_parallel_tool_calls": True} for entry in merged.values()]
-        return Json({"object": "list", "data": data})
+                    known = {**entry, "supports_parallel_tool_calls": True}
+                    merged.setdefault(entry["id"], known)
+        return merged
 
 
 async def fetch(

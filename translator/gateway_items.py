@@ -254,6 +254,11 @@ def queries_of(arguments: str) -> list[str]:
         asked = None
     if not isinstance(asked, dict):
         return [""]
+    return queries_in(asked) or [""]
+
+
+def queries_in(asked: Mapping[str, Any]) -> list[str]:
+    """The queries of a search's arguments, each once: `query`, and `queries` where a model says several."""
     several = asked.get("queries")
-    given = several if isinstance(several, list) and several else [asked.get("query")]
-    return [query for query in given if isinstance(query, str)] or [""]
+    given = [asked.get("query"), *(several if isinstance(several, list) else ())]
+    return list(dict.fromkeys(query for query in given if isinstance(query, str) and query))

@@ -223,18 +223,22 @@ class Round:
             self._shown.call_ids.discard(call.call_id)
 
     def told(self) -> list[dict[str, Any]]:
-        """The round as the next one's model knows it: all that it said and called, then the outputs in its order."""
+        """The round as the next one's model knows it: what it said, then what it called, then the outputs in its order.
+
+        Servers want an output right behind the calls, and no text between the two (upstream-quirks.md section 5).
+        """
         found: list[dict[str, Any]] = []
+        calls: list[dict[str, Any]] = []
         outputs: list[dict[str, Any]] = []
         for item in sorted(self._items, key=lambda item: (item.place, item.slot)):
             call = self._calls.get(item.slot)
             if call is None and item.slot not in self._kept_back:
-                found.append(self._lifecycles[item.slot].ended)
+                (calls if item.is_call else found).append(self._lifecycles[item.slot].ended)
                 continue
             asked, answer = call.told() if call else refused(item, self._public.call_id(item))
-            found.append(asked)
+            calls.append(asked)
             outputs.append(answer)
-        return found + outputs
+        return found + calls + outputs
 
     def answered(self) -> list[dict[str, Any]]:
         """Of a round of approved calls: an item for each question, with what the model hears."""

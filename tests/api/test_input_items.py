@@ -100,6 +100,21 @@ async def test_an_id_that_comes_twice_is_refused_for_no_pager_could_tell_the_two
         assert "msg_1" not in reply.error["message"]
 
 
+async def test_an_item_that_the_chain_has_already_is_refused_and_a_reference_to_it_is_none(
+    gateway: Gateway,
+):
+    gateway.upstream.play(*TEXT)
+    first = await gateway.made()
+    said, more = first["output"][0], {"role": "user", "content": "b"}
+    again = {"previous_response_id": first["id"], "input": [said, more]}
+    reply = await gateway.create(**again)
+    assert (reply.status, reply.error["param"]) == (400, "input[0].id")
+    assert "'previous_response_id'" in reply.error["message"]
+    for one in ({"type": "item_reference", "id": said["id"]}, {**said, "id": "msg_mine"}):
+        assert (await gateway.create(**again | {"input": [one, more]})).status == 200
+    assert (await gateway.create(input=[said, more])).status == 200
+
+
 async def test_items_with_an_empty_id_are_no_twins(gateway: Gateway):
     gateway.upstream.play(*TEXT)
     one = {"role": "user", "content": "a", "id": ""}

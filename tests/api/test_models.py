@@ -57,6 +57,16 @@ async def test_the_upstreams_list_says_that_parallel_calls_work(gateway: Gateway
     assert "cookie" not in seen.headers
 
 
+async def test_one_model_is_found_by_its_id_whatever_is_in_that(gateway: Gateway):
+    play(gateway.upstream, "tiny", "org/small:7b")
+    for name in ("tiny", "org/small:7b"):
+        reply = await gateway.ask("GET", f"/v1/models/{name}")
+        assert (reply.status, reply.json["id"]) == (200, name)
+        assert reply.json["supports_parallel_tool_calls"] is True
+    reply = await gateway.ask("GET", "/v1/models/large")
+    assert (reply.status, reply.error["code"]) == (404, "model_not_found")
+
+
 async def test_several_lists_are_one_without_what_would_go_elsewhere(two: Gateway, second):
     play(two.upstream, "small-1", "both", "big")
     play(second, "both", "big", "small-2")

@@ -71,6 +71,7 @@ ROWS: dict[str, list[Row]] = {
         Row("GET", f"{ONE}/input_items?after={{first}}&order=asc"),
     ],
     "/v1/models": [Row("GET", "/v1/models", owner=200, other=200)],
+    "/v1/models/{model:path}": [Row("GET", "/v1/models/m", other=200)],
     "/debug/api/responses": [Row("GET", "/debug/api/responses", other=200)],
     DEBUG: [Row("GET", DEBUG)],
     f"{DEBUG}/log": [Row("GET", f"{DEBUG}/log")],

@@ -437,7 +437,11 @@ def test_starts_of_calls_in_a_row_do_not_wait_for_each_other() -> None:
     run.end()
     assert run.result("1.2") == run.result("1.1") == []
     assert run.result("1.0").count("web_search_call.completed") == 3
-    assert run.heard(2)[3:4] == ["message"], "what the model said after its calls is not lost"
+    said, *calls = run.heard(2)
+    assert said == "message", (
+        "what the model said after its calls is not lost, nor between them and their outputs"
+    )
+    assert [len(call) for call in calls] == [3, 3, 3, 2, 2, 2]
     run.round(*SAID)
     assert [item["type"] for item in run.over()["output"]] == ["web_search_call"] * 3 + [
         "message"

@@ -219,7 +219,7 @@ async def _called(client: "Client", name: str, arguments: dict[str, Any]) -> "Ca
 def outcome_of(result: "CallToolResult", secrets: list[str]) -> Outcome:
     """What a result says. Raises Failed where the tool failed or said too much."""
     texts, images = _texts_of(result.content, secrets)
-    if result.structured_content is not None and not any(plain for plain, _ in texts):
+    if result.structured_content is not None and not any(plain and text for plain, text in texts):
         # Before it is JSON, which writes some characters in another way.
         output = written(blanked(result.structured_content, secrets)).decode("utf-8", "replace")
     else:

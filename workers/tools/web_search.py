@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from translator.gateway_items import queries_in
 from translator.protocol.json import dumps, loads
 from workers.tools.domains import domain_of, domains_of, under
 from workers.tools.job import Failed, Outcome
@@ -127,10 +128,8 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 
 
 def queries_of(arguments: dict[str, Any]) -> list[str]:
-    """What the model looks for, each once: `query`, or several `queries`."""
-    given = arguments.get("queries")
-    several = given if isinstance(given, list) and given else [arguments.get("query")]
-    texts = [text.strip() for text in several if isinstance(text, str) and text.strip()]
+    """What the model looks for, each once."""
+    texts = [text.strip() for text in queries_in(arguments) if text.strip()]
     if not texts:
         raise Failed("The search needs a query.")
     return list(dict.fromkeys(text[:MAX_QUERY_CHARS] for text in texts))

@@ -150,6 +150,10 @@ class Tools:
     async def do_structured(self, given: dict[str, Any]) -> types.CallToolResult:
         return types.CallToolResult(content=[], structured_content={"given": given, "n": [1, 2]})
 
+    async def do_blank(self, given: dict[str, Any]) -> types.CallToolResult:
+        nothing = types.TextContent(type="text", text="")
+        return types.CallToolResult(content=[nothing], structured_content={"given": given})
+
     async def do_raw(self, given: dict[str, Any]) -> types.CallToolResult:
         del given
         return types.CallToolResult(content=[], structured_content=self.structure)

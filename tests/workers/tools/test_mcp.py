@@ -151,6 +151,8 @@ async def test_a_call_is_not_preceded_by_a_list(mcp):
 async def test_structured_content_stands_in_for_texts_that_are_not_there(mcp):
     outcome = await runner(mcp).call(at(mcp.url), "structured", {"a": 1})
     assert json.loads(outcome.output) == {"given": {"a": 1}, "n": [1, 2]}
+    outcome = await runner(mcp).call(at(mcp.url), "blank", {"a": 1})
+    assert json.loads(outcome.output) == {"given": {"a": 1}}
 
 
 async def test_images_come_beside_the_text_and_are_named_in_it(mcp):

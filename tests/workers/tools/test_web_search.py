@@ -213,6 +213,11 @@ async def test_several_queries_are_asked_at_once_and_merged_by_rank(engine):
     assert json.loads(outcome.content)["queries"] == ["a", "b"]
 
 
+async def test_a_query_beside_several_is_asked_too(engine):
+    outcome = await search(engine, {"query": "x", "queries": ["y", "x"]})
+    assert json.loads(outcome.content)["queries"] == ["x", "y"]
+
+
 async def test_queries_past_the_bound_are_named_as_not_run(engine):
     engine.hits = HITS[:1]
     queries = [f"q{n}" for n in range(10)]
