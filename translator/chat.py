@@ -190,12 +190,8 @@ def logprobs_of(choice: dict[str, Any]) -> Event:
 
 
 def reasoning_in(delta: dict[str, Any]) -> Any:
-    """What a delta says of reasoning, in one of three spellings; the third, of OpenRouter's, is a list of pieces."""
+    """What a delta says of reasoning, in one of two spellings; a list of parts as their text."""
     found = delta.get("reasoning_content") or delta.get("reasoning")
-    if not found:
-        details = [one for one in listed(delta.get("reasoning_details")) if isinstance(one, dict)]
-        pieces = (one.get("text") or one.get("summary") for one in details)
-        return "".join(piece for piece in pieces if isinstance(piece, str))
     return parts_of(found)[1] if isinstance(found, list) else found
 
 

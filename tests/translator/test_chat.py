@@ -784,19 +784,9 @@ def test_an_error_in_the_stream_or_in_its_choice_keeps_a_code_that_clients_know(
         assert (told.response["status"], told.response["error"]["code"]) == ("failed", code)
 
 
-def test_reasoning_in_details_or_as_a_list_is_reasoning() -> None:
-    details = [
-        {"type": "reasoning.text", "text": "h"},
-        {"type": "reasoning.summary", "summary": "m"},
-        5,
-    ]
-    for delta in (
-        {"reasoning_details": details},
-        {"reasoning": "hm", "reasoning_details": details},
-        {"reasoning_content": [{"type": "text", "text": "hm"}]},
-    ):
-        told = chat(chunk(**delta), chunk("stop"))
-        assert told.output[0]["content"][0]["text"] == "hm"
+def test_reasoning_that_is_a_list_of_parts_is_their_text() -> None:
+    told = chat(chunk(reasoning_content=[{"type": "text", "text": "hm"}]), chunk("stop"))
+    assert told.output[0]["content"][0]["text"] == "hm"
 
 
 def test_one_call_that_is_no_list_and_an_index_that_is_a_word_are_taken() -> None:
