@@ -68,8 +68,11 @@ class HostedLifecycle(Lifecycle):
     Steps that the upstream leaves out are told when it ends the item: clients wait for them.
     """
 
-    def __init__(self, item: Item, index: int, public_id: str, out: Output) -> None:
+    def __init__(
+        self, item: Item, index: int, public_id: str, out: Output, *, call_id: str | None = None
+    ) -> None:
         super().__init__(item, index, public_id, out)
+        self._call_id = call_id  # the public one, where the item has one
         self._sent = 0  # events of the item that were looked at
         self._identity: dict[str, Any] = {}  # what `added` said and nothing later changes
         self._field, self._family = HOSTED_TEXTS.get(item.type, ("", ""))
@@ -153,6 +156,8 @@ class HostedLifecycle(Lifecycle):
     def snapshot(self, status: str) -> dict[str, Any]:
         """The upstream's item; that it failed is kept. What it was doing is no end."""
         item = {**self.item.payload, "id": self.id, "type": self.item.type, **self._identity}
+        if self._call_id is not None:
+            item["call_id"] = self._call_id
         if self._told or isinstance(item.get(self._field), str):
             item[self._field] = "".join(self._pieces)
         if status == "in_progress":

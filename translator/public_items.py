@@ -31,6 +31,7 @@ from translator.lifecycle import (
     ReasoningLifecycle,
 )
 from translator.output import Output
+from translator.register import id_of
 from translator.toolmap import Tool, ToolKind
 
 
@@ -80,6 +81,7 @@ class PublicItems:
         self._shown = shown
         self._out = out
         self._options = options
+        self._hosted_ids: dict[str, str] = {}  # the upstream's call ids of what it runs, and ours
 
     def lifecycle(self, item: Item, tool: Tool | None) -> Lifecycle:
         """What an item is that the gateway does not run."""
@@ -91,7 +93,7 @@ class PublicItems:
         if item.type == "reasoning":
             sealed = self._options.sealed
             return ReasoningLifecycle(item, index, public_id, self._out, sealed=sealed)
-        return HostedLifecycle(item, index, public_id, self._out)
+        return HostedLifecycle(item, index, public_id, self._out, call_id=self._hosted_id(item))
 
     def running(self, item: Item, tool: Tool) -> GatewayLifecycle:
         """A call that the gateway runs."""
@@ -112,6 +114,18 @@ class PublicItems:
             found = ids.call_id(self._response_id, self._number, item.slot)
         taken.add(found)
         return found
+
+    def _hosted_id(self, item: Item) -> str | None:
+        """The call id of an item that the upstream runs, where it has one: its own, once; an output has its call's."""
+        told = id_of(item.payload.get("call_id"))
+        if told is None or item.type.endswith("_output"):
+            return self._hosted_ids.get(told or "", told)
+        public = told
+        if told in self._shown.call_ids:
+            public = ids.call_id(self._response_id, self._number, item.slot)
+        self._shown.call_ids.add(public)
+        self._hosted_ids[told] = public
+        return public
 
     def _call(self, item: Item, tool: Tool | None) -> Lifecycle:
         """A call that the client runs, or that it is asked about."""

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests.translator.drive import (
+    FUNCTION,
     added,
+    call,
     completed,
     done,
     ev,
@@ -245,3 +247,17 @@ def test_an_mcp_call_that_its_end_names_is_announced_under_that_name(name: str |
     assert (first["name"], first["server_label"]) == (HOSTED["name"], HOSTED["server_label"])
     assert [item["type"] for item in told.output] == ["mcp_call", "message"]
     assert play(added(begun), completed()).response["status"] == "completed"
+
+
+def test_call_ids_of_what_the_upstream_runs_come_once_and_an_output_has_its_calls() -> None:
+    shell = {"type": "shell_call", "call_id": "c", "status": "completed"}
+    output = {"type": "shell_call_output", "call_id": "c", "output": []}
+    told = play(
+        done({**shell, "id": "a"}, 0), done({**output, "id": "b"}, 1),
+        done({**shell, "id": "d"}, 2), done({**output, "id": "e"}, 3),
+        done(call("get_weather", "{}", call_id="c"), 4), completed(), tools=[FUNCTION],
+    )  # fmt: skip
+    first, answer, second, other, mine = (item["call_id"] for item in told.output)
+    assert first == answer == "c"
+    assert second == other
+    assert len({first, second, mine}) == 3
