@@ -144,6 +144,7 @@ class CreateParams(Wire):
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     user: str | None = None
+    prompt: dict[str, Any] | None = None
 
 
 NULLABLE: Final = frozenset(CreateParams.model_fields)
