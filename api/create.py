@@ -200,7 +200,7 @@ class Create:
 
         written = await write(rid)
         if repeated is not None:
-            first = await repeated.bound(self._store, tenant, rid, ttl_s=self._kept_s(asked))
+            first = await self._bound(repeated, tenant, rid, asked)
             if first != rid:
                 joined = await self._join(first, asked)
                 if joined is not None:
@@ -229,17 +229,24 @@ class Create:
         shown = written.shown and template(written.shown, created // 1000)
         return Begun(rid, shown, reader, lease, opens=opens)
 
-    async def _join(self, rid: str, asked: CreateRequest) -> Begun | None:
-        """The response that was made for the same key and body; None if it is not there.
+    async def _bound(
+        self, repeated: Idempotency, tenant: str, rid: str, asked: CreateRequest
+    ) -> str:
+        """The id that a key stands for: that of the response before, unless nobody can join it any more, or this one."""
+        found, ttl_s = "", self._kept_s(asked)
+        while True:
+            found = await repeated.bound(self._store, tenant, rid, ttl_s=ttl_s, instead_of=found)
+            if found == rid or asked.store:
+                return found
+            state = await self._store.logs.state(found)
+            if state is None or not state.cancelled:
+                return found
 
-        An unstored one that was cancelled has lost its only client, which comes again: it begins anew, under its id.
-        """
+    async def _join(self, rid: str, asked: CreateRequest) -> Begun | None:
+        """The response that was made for the same key and body; None if it is not there."""
         store = self._store
         state = await store.logs.state(rid)
         if state is None:
-            return None
-        if state.cancelled and not state.store:
-            await remove(store, rid)
             return None
         metrics.count("responses_joined_total")
         shown = await current(store.logs, rid, done=state.done) if at_once(asked) else None

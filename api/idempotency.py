@@ -5,7 +5,8 @@ retries (contract.md section 2); the same key with another body is a mistake of 
 response may: run and retention. Called by `api.create`.
 
 Between the key and the response a process may die. So whoever finds a key without its response makes the response
-under the id that the key names: the `create` script lets one of them through, and the others join it.
+under the id that the key names: the `create` script lets one of them through, and the others join it. An unstored
+response that its only client has left was cancelled with it: the key then comes to stand for a new one.
 """
 
 import hashlib
@@ -33,10 +34,20 @@ class Idempotency:
     key: str
     digest: str
 
-    async def bound(self, store: Store, tenant: str, rid: str, *, ttl_s: float) -> str:
-        """The id that the key stands for: `rid`, if it is new. Raises RequestError for another body."""
-        ttl_ms = int(ttl_s * 1000)
-        call = bind(store.keys, tenant, self.key, rid=rid, digest=self.digest, ttl_ms=ttl_ms)
+    async def bound(
+        self, store: Store, tenant: str, rid: str, *, ttl_s: float, instead_of: str = ""
+    ) -> str:
+        """The id that the key stands for: `rid`, if it is new or stood for `instead_of`.
+
+        Raises RequestError for another body.
+        """
+        call = bind(
+            *(store.keys, tenant, self.key),
+            rid=rid,
+            digest=self.digest,
+            ttl_ms=int(ttl_s * 1000),
+            instead_of=instead_of,
+        )
         found: Bound = await store.writer.do(call)
         if found.digest != self.digest:
             raise RequestError(

@@ -16,6 +16,7 @@ from api.errors import Json
 from api.owned import owned
 from api.query import check_include, choice, integer
 from api.results import RUN_TYPES
+from translator.items import CALLS
 from translator.protocol.errors import NotFound, RequestError
 from translator.protocol.request import Include
 
@@ -68,8 +69,12 @@ def page(items: Sequence[dict[str, Any]], after: str | None, limit: int) -> dict
     }
 
 
+LOOKED_UP: Final = RUN_TYPES | CALLS
+"""Items that may carry what the log says of them (`api.results`)."""
+
+
 def shown(item: dict[str, Any]) -> dict[str, Any]:
     """An item as the client sent it, without what was looked up for it (`api.references`)."""
-    if item.get("type") not in RUN_TYPES:
+    if item.get("type") not in LOOKED_UP:
         return item
     return {key: value for key, value in item.items() if key != "result"}

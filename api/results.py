@@ -40,16 +40,13 @@ async def with_results(logs: Logs, rid: str, state: State, output: Sequence[Item
     for place, page in zip(wanted, pages, strict=True):
         if page and page[0].kind == Kind.TOOL_RESULT:
             result = result_of(page[0].data)[1]
-            found[place] = {
-                "content": result["content"],
-                "images": result["images"],
-                "round": place[0],
-            }
+            told = {key: result[key] for key in ("content", "images")}
+            found[place] = {**told, "round": f"{rid}/{place[0]}"}
 
-    def told(item: Item) -> Item:
+    def known_of(item: Item) -> Item:
         if item["type"] in CALLS:
-            return item | {"result": {"round": state.round}}
+            return item | {"result": {"round": f"{rid}/{state.round}"}}
         known = found.get(places.get(item["id"], NOWHERE))
         return item if known is None else item | {"result": known}
 
-    return list(map(told, output))
+    return list(map(known_of, output))

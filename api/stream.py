@@ -133,9 +133,9 @@ class EventStream(Response):
 
     async def _write(self, send: Send, body: bytes, *, more: bool = True) -> None:
         self._writing_since = time.monotonic()
-        if not more and self._slot is not None:
-            self._slot.leave()  # who has read the end may come with the next request at once
         await send({"type": "http.response.body", "body": body, "more_body": more})
+        if not more and self._slot is not None:
+            self._slot.leave()  # at once: who has read the end may come again
         self._writing_since = None
         self._sent_at = time.monotonic()
 

@@ -99,7 +99,9 @@ def _said(body: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     answer = _first(answer)
-    error = _first(answer.get("errors")) or answer.get("error") or answer
+    error = answer.get("error") or answer
+    if error is answer and not {"message", "detail"} & answer.keys():
+        error = _first(answer.get("errors")) or answer
     if isinstance(error, str):
         return {"message": error}
     if not isinstance(error, dict):

@@ -200,9 +200,10 @@ NOTHING: Final = {"type": "object", "properties": {}}
 def chat_function(function: Body) -> Body:
     """A function in Chat's shape; one that takes nothing says so, as some servers refuse one that does not."""
     told = only(function, FUNCTION_KEYS)
+    nothing = NOTHING | ({"additionalProperties": False} if told.get("strict") else {})
     return {
         "type": "function",
-        "function": {**told, "parameters": told.get("parameters") or NOTHING},
+        "function": {**told, "parameters": told.get("parameters") or nothing},
     }
 
 

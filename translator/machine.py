@@ -262,7 +262,7 @@ class Machine:
             self._life("response.in_progress", "in_progress")
         if needed := preparation_of(request):
             self._prepare(needed)
-        elif not self._tools.any_gateway_run:
+        elif not (self._tools.any_gateway_run or self._tools.withholds):
             # There is one round: what further ones would tell need not be held while its answer streams.
             self._request = {**request, "input": [], "history": []}
 

@@ -104,12 +104,24 @@ def servers(declarations: Iterable[Declaration]) -> list[McpServer]:
 
 
 def listings(items: Iterable[dict[str, Any]]) -> dict[str, list[Listed]]:
-    """What each server has listed, by label; one whose listing failed has listed nothing."""
+    """What each server has listed, by label; one whose listing failed has listed nothing.
+
+    Lists of servers that an upstream runs are among the items: what is no tool there is passed over.
+    """
     return {
-        label: item["tools"] for label, item in last_lists(items).items() if not item.get("error")
+        label: [
+            one
+            for one in item["tools"]
+            if isinstance(one, dict) and isinstance(one.get("name"), str)
+        ]
+        for label, item in last_lists(items).items()
+        if not item.get("error") and isinstance(item.get("tools"), list)
     }
 
 
 def last_lists(items: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The list of each server that counts, by label: the last one, of items in the order of time."""
-    return {item["server_label"]: item for item in items if item["type"] == "mcp_list_tools"}
+    lists = (item for item in items if item["type"] == "mcp_list_tools")
+    return {
+        item["server_label"]: item for item in lists if isinstance(item.get("server_label"), str)
+    }

@@ -5,8 +5,8 @@ items, those replaced by a `function_call` and a `function_call_output` each; no
 `translator.history` and `translator.chat_messages`, which convert what comes out as they convert a client's own calls.
 
 A public item does not tell all that the model was told (a search shows its query, never what was found). Where the
-log of its response has it, the item carries it as `result`: `{"content": text, "images": [data URLs], "round": n}`, put
-there when the history was read. A search without it is left out: what the model made of it stands in its messages.
+log of its response has it, the item carries it as `result`: `{"content": text, "images": [data URLs], "round": "resp_…/n"}`,
+put there when the history was read. A search without it is left out: what the model made of it stands in its messages.
 
 | item                                        | becomes                                               |
 |---------------------------------------------|-------------------------------------------------------|
@@ -23,11 +23,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from translator.declarations import WEB_SEARCH, Key
+from translator.declarations import WEB_SEARCH
 from translator.ids import replayed_call_id
 from translator.items import CALLS
 from translator.protocol.json import dumps
-from translator.toolmap import ToolMap
+from translator.toolmap import ToolMap, key_on_server
 
 Item = dict[str, Any]
 
@@ -52,13 +52,15 @@ def replayed(items: Iterable[Item], tools: ToolMap) -> list[Item]:
     talk = Conversation(items, tools)
     found: list[Item] = []
     outputs: list[Item] = []
-    turn: int | None = None  # the round of the last call, where it is known
+    turn: str | None = None  # the round of the last call, where it is known
     for item in items:
         pair, called = talk.pair(item), round_of(item)
         if called is not None and turn not in (None, called):
             found += outputs
             outputs = []
-        turn = turn if called is None else called
+        turn = (
+            called or turn or item.get("approval_request_id")
+        )  # behind an answer another round begins
         if pair is not None:
             found.append(pair[0])
             outputs.append(pair[1])
@@ -90,7 +92,7 @@ class Conversation:
             case "mcp_call":
                 if was_cut(item) or item.get("approval_request_id") in self._answered:
                     return None  # nothing was called, or its answer stands for it
-                return on_server(item, self._tools, result_of(item))
+                return on_server(item, item["id"], self._tools, result_of(item))
             case "web_search_call" if known_result(item) is not None:
                 return search(item)
             case "mcp_approval_response":
@@ -100,7 +102,7 @@ class Conversation:
                 output = answer(item, self._approved.get(request["id"]))
                 self._answers[request["id"]] += 1
                 place = f"{request['id']}/{self._answers[request['id']]}"
-                return on_server({**request, "id": place}, self._tools, output)
+                return on_server(request, place, self._tools, output)
             case _:
                 return None
 
@@ -111,11 +113,11 @@ def was_cut(item: Item) -> bool:
     return item.get("status") == "incomplete" and told == (None, None, None)
 
 
-def round_of(item: Item) -> int | None:
-    """The round in which a call was made, where the log of its response was read."""
+def round_of(item: Item) -> str | None:
+    """The round in which a call was made, its response's id and number, where the log of that was read."""
     result = item.get("result")
     found = result.get("round") if isinstance(result, dict) else None
-    return found if isinstance(found, int) else None
+    return found if isinstance(found, str) else None
 
 
 def by_id(items: list[Item], kind: str, key: str) -> dict[Any, Item]:
@@ -123,10 +125,12 @@ def by_id(items: list[Item], kind: str, key: str) -> dict[Any, Item]:
     return {item[key]: item for item in items if item["type"] == kind and item.get(key)}
 
 
-def on_server(item: Item, tools: ToolMap, output: str | list[Item]) -> tuple[Item, Item]:
-    """A call of an MCP tool, or what was asked about it, and its output."""
-    name = tools.visible(Key(item["name"], server=item["server_label"]))
-    return pair_of(item["id"], name, item.get("arguments") or "", output)
+def on_server(
+    item: Item, place: str, tools: ToolMap, output: str | list[Item]
+) -> tuple[Item, Item] | None:
+    """A call of an MCP tool, or what was asked about it, and its output; nothing if the item does not say which tool."""
+    key = key_on_server(item)
+    return key and pair_of(place, tools.visible(key), item.get("arguments") or "", output)
 
 
 def search(item: Item) -> tuple[Item, Item]:

@@ -11,6 +11,8 @@ boundary → lifecycle.
 
 from collections.abc import Callable
 from dataclasses import asdict
+from itertools import dropwhile
+from operator import itemgetter
 from typing import Any, Final
 
 from translator.accumulator import Accumulator, RoundResult
@@ -223,22 +225,25 @@ class Round:
             self._shown.call_ids.discard(call.call_id)
 
     def told(self) -> list[dict[str, Any]]:
-        """The round as the next one's model knows it: what it said, then what it called, then the outputs in its order.
+        """The round as the next one's model knows it: all that it said and called, then the outputs in its order.
 
-        Servers want an output right behind the calls, and no text between the two (upstream-quirks.md section 5).
+        Servers want no text between a call and its output (upstream-quirks.md section 5); where there is none, what the
+        model thought stays before the call that came of it.
         """
-        found: list[dict[str, Any]] = []
-        calls: list[dict[str, Any]] = []
+        told: list[tuple[bool, dict[str, Any]]] = []  # whether it is a call, and the item
         outputs: list[dict[str, Any]] = []
         for item in sorted(self._items, key=lambda item: (item.place, item.slot)):
             call = self._calls.get(item.slot)
             if call is None and item.slot not in self._kept_back:
-                (calls if item.is_call else found).append(self._lifecycles[item.slot].ended)
+                told.append((item.is_call, self._lifecycles[item.slot].ended))
                 continue
             asked, answer = call.told() if call else refused(item, self._public.call_id(item))
-            calls.append(asked)
+            told.append((True, asked))
             outputs.append(answer)
-        return found + calls + outputs
+        behind = dropwhile(lambda one: not one[0], told)
+        if any(item["type"] == "message" for _, item in behind):
+            told.sort(key=itemgetter(0))
+        return [item for _, item in told] + outputs
 
     def answered(self) -> list[dict[str, Any]]:
         """Of a round of approved calls: an item for each question, with what the model hears."""
@@ -282,7 +287,8 @@ class Round:
 
     def _allows(self, item: Item) -> bool:
         allowed, name = self._options.allowed, item.name or ""
-        return self._tools.offers(name) and (allowed is None or name in allowed)
+        offered = bool(item.namespace) or self._tools.offers(name)
+        return offered and (allowed is None or name in allowed)
 
     def _wall(self, item: Item) -> Wall | None:
         """What an item is to those behind it, as far as it is not shown."""

@@ -128,6 +128,11 @@ class ToolMap:
         """All model-visible names."""
         return frozenset(self._tools)
 
+    @property
+    def withholds(self) -> bool:
+        """Whether there are names that are withheld: a call of one is refused, and another round follows."""
+        return bool(self._withheld or self._prefixes)
+
     def items(self) -> Iterable[tuple[str, Tool]]:
         """Visible names and tools, in the order of the request."""
         return self._tools.items()
@@ -178,10 +183,17 @@ class ToolMap:
 def keys_of(items: Iterable[dict[str, Any]]) -> Iterable[Key]:
     """The gateway's tools that were called or asked about, in items of earlier turns."""
     for item in items:
-        if item["type"] in ("mcp_call", "mcp_approval_request"):
-            yield Key(item["name"], server=item["server_label"])
+        if item["type"] in ("mcp_call", "mcp_approval_request") and (key := key_on_server(item)):
+            yield key
         elif item["type"] == "web_search_call":
             yield Key(WEB_SEARCH)
+
+
+def key_on_server(item: Mapping[str, Any]) -> Key | None:
+    """The tool of a server that an item is about; None where an upstream, which may run servers too, does not say it."""
+    name, label = item.get("name"), item.get("server_label")
+    known = isinstance(name, str) and isinstance(label, str)
+    return Key(str(name), server=str(label)) if known else None
 
 
 def tool_of(declaration: Declaration) -> Tool:

@@ -21,10 +21,12 @@ class Bound:
     digest: str
 
 
-def bind(keys: Keys, tenant: str, key: str, *, rid: str, digest: str, ttl_ms: int) -> Call[Bound]:
-    """Let a key of a tenant's stand for a response, unless it stands for one already; what holds."""
+def bind(
+    keys: Keys, tenant: str, key: str, *, rid: str, digest: str, ttl_ms: int, instead_of: str = ""
+) -> Call[Bound]:
+    """Let a key of a tenant's stand for a response, unless it stands for another one than `instead_of`; what holds."""
     where = (keys.idempotency(tenant, key),)
-    return Call("", BIND, where, (rid, digest, ttl_ms), _bound)
+    return Call("", BIND, where, (rid, digest, ttl_ms, instead_of), _bound)
 
 
 def _bound(reply: Any) -> Bound:

@@ -115,9 +115,10 @@ async def test_a_key_whose_response_was_never_made_makes_it_under_the_same_id(
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_who_left_an_unstored_response_and_comes_again_gets_a_run_of_its_own(
-    gateway: Gateway, stream: bool
+    gateway: Gateway, stream: bool, caplog
 ) -> None:
     """As an SDK does whose patience ends: the run that it left was cancelled with it."""
+    caplog.set_level("INFO")
     gateway.upstream.play(*text_stream("a")[:4], asyncio.Event())
     gateway.upstream.play(*text_stream("b"))
     asking = asyncio.create_task(create(gateway, store=False, stream=stream))
@@ -129,6 +130,8 @@ async def test_who_left_an_unstored_response_and_comes_again_gets_a_run_of_its_o
     assert response["status"] == "completed"
     assert response["output"][0]["content"][0]["text"] == "b"
     assert requests_of(gateway) == 2
+    began = [line.split()[-1] for line in caplog.messages if " began " in line]
+    assert len(set(began)) == 2, "nothing of the first run may come into the second"
 
 
 async def test_each_tenant_has_its_own_keys(store, upstream) -> None:

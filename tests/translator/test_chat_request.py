@@ -196,6 +196,8 @@ def test_tools_are_functions_in_chats_shape():
         chat_function(stand_in("exec", description="Runs")),
     ]
     assert sent["tool_choice"] == "auto"
+    (strict,) = sent_chat(tools=[bare | {"strict": True}])["tools"]
+    assert strict["function"]["parameters"] == NOTHING | {"additionalProperties": False}
     assert sent["parallel_tool_calls"] is False
 
 

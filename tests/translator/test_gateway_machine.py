@@ -393,9 +393,37 @@ def test_a_name_that_the_gateway_made_and_does_not_offer_is_refused_and_never_sh
         run.listed("list.0", LOOK | {"name": "drop"}, LOOK)
     run.round(*whole_call(name, "{}"))
     assert run.heard(2)[-1][1] == REFUSED
+    roles = [item.get("role") for item in run.bodies[2]["input"]]
+    assert "user" in roles, "the model hears what it was asked, too"
     run.round(*SAID)
     assert run.over()["output"][-1]["type"] == "message"
     assert name.encode() not in b"".join(run.frames)
+
+
+def test_what_the_model_thought_stays_before_its_call_where_no_text_comes_between() -> None:
+    thought = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}]}
+
+    def heard(*last: Event) -> list[str]:
+        run = Run(tools=[SEARCH], parallel_tool_calls=True)
+        run.round(
+            done({**thought, "id": "r0"}, 0), *searching(1), done({**thought, "id": "r2"}, 2), *searching(3), *last
+        )  # fmt: skip
+        run.result("1.1")
+        run.result("1.3")
+        return [item["type"] for item in run.bodies[2]["input"][1:]]
+
+    call, output = "function_call", "function_call_output"
+    assert heard() == ["reasoning", call, "reasoning", call, output, output]
+    said = heard(*whole_message(["so"], 4))
+    assert said == ["reasoning", "reasoning", "message", call, call, output, output]
+
+
+def test_an_upstreams_own_namespace_has_names_of_its_own() -> None:
+    run = Run(tools=[FUNCTION], _history=[FOUND])
+    item = {**call("web_search", "{}"), "namespace": "browser"}
+    run.round(added({**item, "arguments": ""}), done(item))
+    (shown,) = run.over()["output"]
+    assert (shown["name"], shown["namespace"]) == ("web_search", "browser")
 
 
 def test_a_clients_tool_keeps_a_name_that_the_gateway_could_have_made() -> None:

@@ -112,8 +112,9 @@ def test_calls_in_a_row_are_one_turn_and_their_outputs_follow_in_order():
     ]
 
 
-def in_round(number, item):
-    return item | {"result": {"content": f"of {number}", "images": None, "round": number}}
+def in_round(number, item, response="resp_a"):
+    known = {"content": f"of {number}", "images": None, "round": f"{response}/{number}"}
+    return item | {"result": known}
 
 
 def test_calls_of_two_rounds_are_two_turns_of_the_models():
@@ -133,10 +134,38 @@ def test_calls_of_two_rounds_are_two_turns_of_the_models():
     ]
     alone, mine = ("#3", "of 2"), ("#4", "get", "{}")
     for number, end in ((2, [mine, alone]), (3, [alone, mine])):
-        known = call | {"result": {"round": number}}
+        known = call | {"result": {"round": f"resp_a/{number}"}}
         assert up(*runs, known, items=[output]) == [*expected, *end, ("#4", "o")]
     # Where a client brings its call itself, nobody knows better.
     assert up(*runs, call, items=[output]) == [*expected, mine, alone, ("#4", "o")]
+
+
+def test_what_is_called_behind_an_answer_is_another_turn_of_the_models():
+    refused = failure("The user did not approve this call.")
+    called = lambda at: (f"#{at}", "docs__look", '{"a":1}')  # noqa: E731
+    alone = [called(0), ("#0", refused), called(1), ("#1", "of 1")]
+    asking, after = [asked(), answered(False)], in_round(1, ran("b"), "resp_b")
+    assert up(*asking, after) == alone
+    before = in_round(1, ran("a"))
+    assert up(before, *asking, after) == [
+        *(called(0), called(1), ("#0", "of 1"), ("#1", refused), called(2), ("#2", "of 1")),
+    ]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"type": "mcp_list_tools", "server_label": "up", "tools": [{"description": "x"}, 5]},
+        {"type": "mcp_list_tools", "server_label": "up", "tools": None},
+        {"type": "mcp_list_tools", "server_label": ["up"], "tools": []},
+        {"type": "mcp_approval_request", "id": "x", "name": "n"},
+        {"type": "mcp_call", "id": "x", "name": None, "server_label": "up", "output": "o"},
+        {"type": "mcp_call", "id": "x"},
+    ],
+    ids=str,
+)
+def test_what_an_upstream_ran_itself_and_told_oddly_is_passed_over(odd):
+    assert up(odd, ran()) == up(ran())
 
 
 def test_a_call_that_was_cut_off_and_never_ran_was_no_call():

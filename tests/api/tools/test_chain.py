@@ -183,3 +183,16 @@ def arguments_of(asked: Asked) -> list[Any]:
 
 def said_in(calls: list[Call]) -> list[Any]:
     return [json.loads(one.arguments) for one in calls]
+
+
+async def test_what_is_known_of_items_by_reference_is_not_listed_with_them(rig: Rig, stream: bool):
+    rig.model.script([search("a")], [search("b"), call("get_weather", city="Oslo")], [Say("Bye.")])
+    first = await rig.turn(stream, input="Go.", tools=[SEARCH, FUNCTION])
+    (mine,) = first.of("function_call")
+    references = [{"type": "item_reference", "id": item["id"]} for item in first.output]
+    answer = {"type": "function_call_output", "call_id": mine["call_id"], "output": "rain"}
+    made = await rig.gateway.made(input=[*references, answer], tools=[SEARCH, FUNCTION])
+    listed = (await rig.gateway.get(made["id"], "/input_items?order=asc")).json["data"]
+    assert listed[:-1] == first.output
+    calls = [entry[0] for entry in rig.model.asked().history]
+    assert calls == ["call", "result", "call", "call", "result", "result"]
