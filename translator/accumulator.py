@@ -18,18 +18,19 @@ Events of a response's life (created, queued, in_progress) say nothing new; unkn
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final
 
 from translator.items import CALLS, Ended, Item, Part, PartKind, Text
-from translator.parts import add_details, fitting, pairs, part_index, part_of
+from translator.parts import add_details, fitting, pairs, part_index, part_of, readable
 from translator.protocol.errors import ProtocolFault
 from translator.register import Register, id_of, index_of
 from translator.upstream_event import Event, showable
 from translator.upstream_item import (
     arguments_of,
+    call_id_of,
     error_of,
     is_empty,
     is_json,
@@ -160,7 +161,7 @@ class Accumulator:
             self.tolerated["repeated output_item.done"] += 1
             return None
         item = self.register.find_done(
-            item_id, index, str(item_type), id_of(payload.get("call_id")), partial(may_end, payload)
+            item_id, index, str(item_type), call_id_of(payload), partial(may_end, payload)
         )
         if item is None:
             if not payload or is_empty(payload):
@@ -208,7 +209,7 @@ class Accumulator:
     def close(self, item: Item, ended: Ended) -> None:
         """End an item: nothing more will be said of it. Text that only came with `added` counts now."""
         if not item.parts:
-            self._read_parts(item, item.payload)
+            self._read_parts(item, readable(item, item.payload))
         for part in item.parts:
             if not part.done:
                 self._settle(part, part.said_first, strict=False)
@@ -224,15 +225,13 @@ class Accumulator:
         """Learn a call's name, call id and namespace; what is known stands (upstream-quirks.md section 1, rule 3)."""
         if not item.is_call:
             return
-        name, call_id = payload.get("name"), payload.get("call_id")
+        name, call_id = payload.get("name"), call_id_of(payload)
         if isinstance(name, str) and name:
             if item.name is None:
                 item.name = name
             elif item.name != name:
                 self.tolerated["call named twice"] += 1
-        if isinstance(call_id, int) and not isinstance(call_id, bool):
-            call_id = str(call_id)
-        if isinstance(call_id, str) and call_id:
+        if call_id is not None:
             if item.call_id is None:
                 item.call_id = call_id
             elif item.call_id != call_id:
@@ -255,8 +254,11 @@ class Accumulator:
         upstream_index = part_index(event, kind)
         for known in item.parts:
             if known.kind == kind and known.upstream_index == upstream_index:
-                return item  # told again; where another part has this index, its text will open it
-        item.parts.append(Part(kind, upstream_index, text_of(part)))
+                if known.done and text_of(part) not in ("", known.joined()):
+                    continue
+                known.reopened = known.done  # told again, or another part, which its text will tell
+                return item
+        item.begin_part(Part(kind, upstream_index, text_of(part)))
         return item
 
     def _delta(self, event: Event, kind: PartKind) -> Item | None:
@@ -307,6 +309,9 @@ class Accumulator:
                 return None
             item = self._text_item(event, kind)
         part = part_of(item, fitting(item, kind), event, closing=True)
+        if part.reopened and text not in ("", part.joined()):
+            part = Part(part.kind, part.upstream_index)
+            item.begin_part(part)
         if not part.done:
             self._settle(part, text or part.said_first, strict=False)
         if not part.complete:
@@ -517,16 +522,24 @@ def said(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def may_end(payload: dict[str, Any], item: Item) -> bool:
-    """Whether an open item may have ended as this: what is known of it, and what was streamed, stands in it."""
+    """Whether an open item may have ended as this: what was streamed of it stands in it, and a call is of the same name."""
     if item.is_call:
-        known = {"call_id": item.call_id, "name": item.name}
-        return all(
-            not value or payload.get(key) in (None, "", value) for key, value in known.items()
+        name, arguments = payload.get("name"), arguments_of(payload)
+        same = not (item.name and name) or name == item.name
+        return same and (not arguments or arguments.startswith(item.text.joined()))
+    return all(
+        begins(
+            [part.joined() for part in item.parts if (part.kind == "summary_text") is summary],
+            map(text_of, parts_in(payload.get("summary" if summary else "content"))),
         )
-    whole = "".join(
-        text_of(part) for key in ("summary", "content") for part in parts_in(payload.get(key))
+        for summary in (True, False)
     )
-    return not whole or whole.startswith("".join(part.joined() for part in item.parts))
+
+
+def begins(streamed: Iterable[str], finished: Iterable[str]) -> bool:
+    """Whether a finished text begins with what was streamed, blanks at either end apart; an empty one may."""
+    whole = "".join(finished).strip()
+    return not whole or whole.startswith("".join(streamed).strip())
 
 
 def cut_off(item: Item) -> bool:

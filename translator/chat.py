@@ -40,6 +40,7 @@ class ChatDialect:
         )
         self._open_index = 0
         self._annotated = False  # it has text, which can be
+        self._spoke = False  # some text is closed
         self._annotations: list[dict[str, Any]] = []  # those that no text has come for yet
         self._calls = ChatCalls(names, self._take_index)
         self._finish: str | None = None  # the first finish reason
@@ -101,13 +102,15 @@ class ChatDialect:
         if isinstance(finish, str) and finish and self._finish is None:
             self._finish = finish
         # Beside a delta some servers repeat the message so far.
-        whole = not isinstance(delta, dict) and isinstance(message, dict)
-        if whole and not self._next:
-            delta = message
-        if isinstance(delta, dict):
+        if not isinstance(delta, dict) and isinstance(message, dict):
+            alone = not self._next
+            delta = message if alone else {"tool_calls": message.get("tool_calls")}
+            if alone or not self._calls.begun:
+                yield from self._delta(delta, choice)
+            if self._finish or (alone and self._next):
+                yield from self._end()
+        elif isinstance(delta, dict):
             yield from self._delta(delta, choice)
-        if whole and (self._finish or self._next):
-            yield from self._end()
 
     def _delta(self, delta: dict[str, Any], choice: dict[str, Any]) -> Iterator[Event]:
         content = delta.get("content")
@@ -116,8 +119,10 @@ class ChatDialect:
         yield from self._text("text", said, logprobs_of(choice))
         yield from self._text("refusal", delta.get("refusal"), {})
         self._annotations += [a for a in listed(delta.get("annotations")) if isinstance(a, dict)]
-        if self._annotations and self._annotated:
+        if self._annotated:
             yield from self._annotate()
+        elif self._spoke:
+            self._annotations = []  # of a text that is closed: too late to be shown
         calls = delta.get("tool_calls")
         calls = [calls] if isinstance(calls, dict) else listed(calls)  # TGI sends one alone
         if not calls and isinstance(delta.get("function_call"), dict):
@@ -130,7 +135,7 @@ class ChatDialect:
 
     def _text(self, kind: str, text: Any, more: Event) -> Iterator[Event]:
         """A piece of text; opens the item that it needs. Nothing comes of an empty one, but what is said `more` of it."""
-        if text is None or (text == "" and not (more and self._open == ITEMS[kind])):
+        if text is None or (text == "" and not (more and self._annotated)):
             return
         if not isinstance(text, str):
             raise ProtocolFault("The upstream sent a delta that is no text.")
@@ -153,7 +158,7 @@ class ChatDialect:
     def _close_text(self) -> Iterator[Event]:
         """The open text item is whole: another item follows."""
         if self._open is not None:
-            self._open, self._annotated = None, False
+            self._open, self._annotated, self._spoke = None, False, self._spoke or self._annotated
             yield {"type": "response.output_item.done", "output_index": self._open_index}
 
     def _take_index(self) -> int:
@@ -192,7 +197,7 @@ def logprobs_of(choice: dict[str, Any]) -> Event:
 def reasoning_in(delta: dict[str, Any]) -> Any:
     """What a delta says of reasoning, in one of two spellings; a list of parts as their text."""
     found = delta.get("reasoning_content") or delta.get("reasoning")
-    return parts_of(found)[1] if isinstance(found, list) else found
+    return "".join(parts_of(found)) if isinstance(found, list) else found
 
 
 def usage_in(body: dict[str, Any], choices: list[dict[str, Any]]) -> dict[str, Any] | None:

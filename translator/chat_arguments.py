@@ -33,6 +33,7 @@ class ChatArguments:
         "_pieces",
         "_skip",
         "_so_far_each_time",
+        "_whole",
     )
 
     def __init__(self) -> None:
@@ -40,6 +41,7 @@ class ChatArguments:
         self._length = 0  # characters
         self._so_far_each_time = False
         self._looked_at = 0  # pieces
+        self._whole = False  # as far as was looked
         self._depth = 0  # brackets open behind them
         self._in_text = False  # whether they end within quotes
         self._skip = 0  # characters of the next piece that a backslash has taken
@@ -47,11 +49,15 @@ class ChatArguments:
     @property
     def whole(self) -> bool:
         """Whether they are a whole JSON value."""
-        for piece in self._pieces[self._looked_at :]:
-            self._look_at(piece)
-        self._looked_at = len(self._pieces)
-        ended = bool(self._pieces) and not self._in_text and self._depth == 0
-        return ended and self._pieces[-1].rstrip()[-1:] in '}]"' and is_json("".join(self._pieces))
+        if self._looked_at < len(self._pieces):
+            for piece in self._pieces[self._looked_at :]:
+                self._look_at(piece)
+            self._looked_at = len(self._pieces)
+            ended = (
+                not self._in_text and self._depth == 0 and self._pieces[-1].rstrip()[-1:] in '}]"'
+            )
+            self._whole = ended and is_json("".join(self._pieces))
+        return self._whole
 
     def _look_at(self, piece: str) -> None:
         start = self._skip

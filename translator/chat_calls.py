@@ -111,6 +111,11 @@ class ChatCalls:
                 "delta": piece,
             }
 
+    @property
+    def begun(self) -> bool:
+        """Whether any call came."""
+        return bool(self._calls)
+
     def end(self) -> Iterator[Event]:
         """No more fragments come: what is not announced yet is announced as far as it is known."""
         for call in self._calls:

@@ -80,6 +80,8 @@ class HostedLifecycle(Lifecycle):
         self._told = False  # and its end
         self._steps = HOSTED_STEPS.get(item.type, ())
         self._reached = 0  # steps that were told, or passed over
+        self._made_up: set[str] = set()  # those that the upstream had not told by then
+        self._failed = False  # it said so before its text had ended
 
     def advance(self, *, coalesce: bool = False) -> None:  # noqa: ARG002 (its events carry no joined text)
         """See Lifecycle."""
@@ -99,8 +101,11 @@ class HostedLifecycle(Lifecycle):
         """An event of the upstream's, unless it is the item's end and the text before it has not ended."""
         name = event["type"].rpartition(".")[2]
         at = self._place_of(name)
+        if name in self._made_up:
+            return
         if at is not None:
             if TEXT in self._steps[self._reached : at] and name in ("completed", "failed"):
+                self._failed = name == "failed"
                 return
             self._reached = max(self._reached, at + 1)
         self._write(event["type"], {k: event[k] for k in HOSTED_FIELDS if k in event})
@@ -111,9 +116,11 @@ class HostedLifecycle(Lifecycle):
 
     def _catch_up(self) -> None:
         """The upstream has ended the item: what it has not told of its way."""
-        failed = self.item.payload.get("status") == "failed"
+        said = self.item.payload
+        failed = self._failed or said.get("status") == "failed" or bool(said.get("error"))
         known = HOSTED_EVENTS.get(self.item.type, frozenset())
-        for step in self._steps[self._reached :]:
+        while self._reached < len(self._steps):
+            step, self._reached = self._steps[self._reached], self._reached + 1
             ended = f"response.{self.item.type}.failed"
             if step == TEXT:
                 self._end_text()
@@ -125,8 +132,16 @@ class HostedLifecycle(Lifecycle):
     def _write(self, event_type: str, fields: dict[str, Any]) -> None:
         self._out.write(event_type, {**fields, "item_id": self.id, "output_index": self.index})
 
+    def _lead_to_text(self) -> None:
+        """What comes before the text, and was not told."""
+        for step in self._steps[self._reached : self._steps.index(TEXT)]:
+            self._made_up.add(step)
+            self._write(f"response.{self.item.type}.{step}", {})
+        self._reached = max(self._reached, self._steps.index(TEXT))
+
     def _grow(self, piece: Any) -> None:
         if isinstance(piece, str) and piece and not self._told:
+            self._lead_to_text()
             self._pieces.append(piece)
             self._write(f"{self._family}.delta", {"delta": piece})
 
@@ -137,6 +152,7 @@ class HostedLifecycle(Lifecycle):
         text = "".join(self._pieces)
         if isinstance(whole, str) and whole.startswith(text):
             self._grow(whole[len(text) :])
+        self._lead_to_text()
         self._told = True
         self._reached = max(self._reached, self._steps.index(TEXT) + 1)
         self._write(f"{self._family}.done", {self._field: "".join(self._pieces)})

@@ -96,7 +96,16 @@ class Text:
 class Part(Text):
     """A content or summary part. `initial` is text that came with `part.added`; it counts if no delta follows."""
 
-    __slots__ = ("_early", "_known", "annotations", "complete", "initial", "kind", "upstream_index")
+    __slots__ = (
+        "_early",
+        "_known",
+        "annotations",
+        "complete",
+        "initial",
+        "kind",
+        "reopened",
+        "upstream_index",
+    )
 
     def __init__(self, kind: PartKind, upstream_index: int | None, initial: str = "") -> None:
         super().__init__()
@@ -104,6 +113,7 @@ class Part(Text):
         self.upstream_index = upstream_index
         self.initial = initial
         self.annotations: list[Any] = []
+        self.reopened = False  # a part was announced in its place once it was done
         self._known: set[bytes] = set()  # the annotations as JSON, to tell repeats
         self._early: list[
             Any
@@ -168,6 +178,12 @@ class Item:
     """Events of an opaque item that the client has not seen yet."""
     done_payload: dict[str, Any] | None = None
     """The first `output_item.done`, to tell an equal repeat from a contradiction."""
+
+    def begin_part(self, part: Part) -> None:
+        """Another part begins: the one before it that has ended is complete, for the client sees it close now."""
+        if self.parts and self.parts[-1].done:
+            self.parts[-1].complete = True
+        self.parts.append(part)
 
     @property
     def is_call(self) -> bool:

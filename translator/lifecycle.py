@@ -112,8 +112,8 @@ class TextLifecycle(Lifecycle):
         """
         parts, cursors = self.item.parts, self._cursors
         while len(cursors) < len(parts):
-            if cursors and _waits(last := parts[len(cursors) - 1]):
-                self._close_part(last, cursors[-1])
+            if cursors and (last := parts[len(cursors) - 1]).done:
+                self._close_part(last, cursors[-1])  # its annotations cannot follow any more
             self._open_part(parts[len(cursors)])
         for at in range(self._open, len(parts)):
             part, cursor = parts[at], cursors[at]
@@ -131,6 +131,7 @@ class TextLifecycle(Lifecycle):
 
     def close(self, status: str) -> None:
         """See Lifecycle."""
+        self.advance()
         for part, cursor in zip(self.item.parts, self._cursors, strict=True):
             self._close_part(part, cursor)
         self._done(status)
@@ -192,11 +193,6 @@ class TextLifecycle(Lifecycle):
         summary = part.kind == "summary_text"
         event = "reasoning_summary_part.done" if summary else "content_part.done"
         self._out.write(f"response.{event}", {**cursor.place, "part": whole})
-
-
-def _waits(part: Part) -> bool:
-    """Whether only the end of its text was told: its annotations may follow, until another part begins."""
-    return part.done and not part.complete
 
 
 class MessageLifecycle(TextLifecycle):

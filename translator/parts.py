@@ -6,12 +6,13 @@ accumulator, which alone writes texts.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from translator.items import Item, Part, PartKind
 from translator.protocol.errors import ProtocolFault
 from translator.upstream_event import Event
-from translator.upstream_item import listed, part_kind, text_of
+from translator.upstream_item import listed, part_kind, parts_in, text_of
 
 
 def part_of(item: Item, kind: PartKind, event: Event, *, closing: bool = False) -> Part:
@@ -29,7 +30,7 @@ def part_of(item: Item, kind: PartKind, event: Event, *, closing: bool = False) 
     if last is not None and (closing or not last.done):
         return last
     part = Part(kind, index)
-    item.parts.append(part)
+    item.begin_part(part)
     return part
 
 
@@ -43,19 +44,34 @@ def pairs(
     """
     family = [part for part in item.parts if (part.kind == "summary_text") is summary]
     if 0 < len(family) < len(finished):
-        streamed = "".join(part.joined() for part in family)
-        kinds = {part_kind(whole) for whole in finished}
-        if len(kinds) == 1 and streamed == "".join(map(text_of, finished)):
+        streamed, told = [part.joined() for part in family], [*map(text_of, finished)]
+        kinds = {kind_of(item, whole, summary=summary) for whole in finished}
+        matched = all(whole.startswith(text) for whole, text in zip(told, streamed, strict=False))
+        if len(kinds) == 1 and not matched and "".join(streamed) == "".join(told):
             yield from ((family[-1], {**whole, "text": ""}) for whole in finished)
             return
     for position, whole in enumerate(finished):
         if position < len(family):
             yield family[position], whole
             continue
-        kind = "summary_text" if summary else fitting(item, part_kind(whole))
-        part = Part(kind, position)
-        item.parts.append(part)
+        part = Part(kind_of(item, whole, summary=summary), position)
+        item.begin_part(part)
         yield part, whole
+
+
+def kind_of(item: Item, whole: dict[str, Any], *, summary: bool) -> PartKind:
+    """What a part of a finished item's list is. Raises ProtocolFault for one that it cannot hold."""
+    return "summary_text" if summary else fitting(item, part_kind(whole))
+
+
+def readable(item: Item, payload: dict[str, Any]) -> dict[str, Any]:
+    """An item as it was announced, without parts that it cannot hold: nobody has ended it with them."""
+    content = []
+    for part in parts_in(payload.get("content")):
+        with suppress(ProtocolFault):
+            kind_of(item, part, summary=False)
+            content.append(part)
+    return {**payload, "content": content}
 
 
 def add_details(part: Part, whole: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ section 3). The register learns every id that an item ever had; places are never
 from collections.abc import Callable
 from typing import Any
 
-from translator.items import Ended, Item
+from translator.items import CALLS, Ended, Item
 from translator.protocol.errors import ProtocolFault
 
 
@@ -97,7 +97,11 @@ class Register:
         same_call = [item for item in fitting if call_id is not None and item.call_id == call_id]
         if same_call:
             return same_call[0]
-        fitting = [item for item in fitting if fits(item)]
+        alike = [item for item in fitting if fits(item)]
+        if item_id is None and item_type not in CALLS:
+            fitting = alike or fitting  # nothing says that it is another one
+            return fitting[-1] if fitting else None
+        fitting = alike
         if item_id is None:
             return fitting[-1] if fitting else None
         fitting = [item for item in fitting if not item.ids] or fitting

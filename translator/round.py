@@ -384,7 +384,8 @@ class Round:
     def _close_shown(self) -> None:
         """Close what the client has seen, but for calls whose result is still to come."""
         for lifecycle in sorted(self._lifecycles.values(), key=lambda shown: shown.index):
-            if lifecycle.final is None and not isinstance(lifecycle, GatewayLifecycle):
+            held = lifecycle.item.slot in self._boundary.waiting  # behind a call that runs
+            if lifecycle.final is None and not held and not isinstance(lifecycle, GatewayLifecycle):
                 # It takes the upstream to say that a limit has ended a text that it had called completed.
                 believed = self._broken_off and isinstance(lifecycle, TextLifecycle)
                 whole = believed and lifecycle.waits

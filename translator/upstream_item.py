@@ -89,6 +89,14 @@ def is_empty(payload: dict[str, Any]) -> bool:
     return not any(map(text_of, parts)) and not payload.get("encrypted_content")
 
 
+def call_id_of(payload: dict[str, Any]) -> str | None:
+    """A call's id; a number is its digits."""
+    call_id = payload.get("call_id")
+    if isinstance(call_id, int) and not isinstance(call_id, bool):
+        return str(call_id)
+    return id_of(call_id)
+
+
 def parts_in(content: Any) -> list[dict[str, Any]]:
     """The parts of an item's content or summary; a mere text is one (as in requests)."""
     if isinstance(content, str):

@@ -785,8 +785,9 @@ def test_an_error_in_the_stream_or_in_its_choice_keeps_a_code_that_clients_know(
 
 
 def test_reasoning_that_is_a_list_of_parts_is_their_text() -> None:
-    told = chat(chunk(reasoning_content=[{"type": "text", "text": "hm"}]), chunk("stop"))
-    assert told.output[0]["content"][0]["text"] == "hm"
+    for part in ({"type": "text", "text": "hm"}, {"type": "thinking", "thinking": "hm"}):
+        told = chat(chunk(reasoning_content=[part]), chunk("stop"))
+        assert told.output[0]["content"][0]["text"] == "hm"
 
 
 def test_one_call_that_is_no_list_and_an_index_that_is_a_word_are_taken() -> None:
@@ -795,6 +796,33 @@ def test_one_call_that_is_no_list_and_an_index_that_is_a_word_are_taken() -> Non
     worded = chunk(content="x")
     worded["choices"][0]["index"] = "0"
     assert chat(worded, chunk("stop")).output[0]["content"][0]["text"] == "x"
+
+
+def test_an_annotation_behind_its_text_is_not_the_next_ones() -> None:
+    cite = {"type": "url_citation", "url": "https://a", "title": "A"}
+    call = calls(fragment(0, "c", "get_weather", "{}"))
+    told = chat(
+        chunk(content="one"), call, chunk(annotations=[cite]), chunk(content="two"), chunk("stop")
+    )
+    assert told.output[-1]["content"][0]["annotations"] == []
+
+
+def test_a_whole_message_behind_text_brings_the_calls_that_did_not_stream() -> None:
+    last = {"content": "ab", "tool_calls": [fragment(0, "c", "get_weather", "{}")]}
+    message = {"index": 0, "finish_reason": "tool_calls", "message": last}
+    told = chat(chunk(content="ab"), {"choices": [message]})
+    assert [item["type"] for item in told.output] == ["message", "function_call"]
+    unfinished = {"choices": [{"index": 0, "message": {"content": "a"}}]}
+    told = chat(chunk(content="a"), unfinished, chunk(content="b"), chunk("length"))
+    assert told.response["status"] == "incomplete"
+    assert told.output[0]["content"][0]["text"] == "ab"
+
+
+def test_log_probabilities_beside_a_refusal_open_no_text() -> None:
+    token = chunk(content="")
+    token["choices"][0]["logprobs"] = {"content": [{"token": "x", "logprob": -1}]}
+    told = chat(chunk(refusal="no"), token, chunk("stop"))
+    assert [part["type"] for part in told.output[0]["content"]] == ["refusal"]
 
 
 def test_an_annotation_of_a_refusal_opens_no_text() -> None:

@@ -21,6 +21,7 @@ from tests.translator.drive import (
     ev,
     fold,
     message,
+    text,
     whole_call,
     whole_message,
 )
@@ -416,6 +417,20 @@ def test_what_the_model_thought_stays_before_its_call_where_no_text_comes_betwee
     assert heard() == ["reasoning", call, "reasoning", call, output, output]
     said = heard(*whole_message(["so"], 4))
     assert said == ["reasoning", "reasoning", "message", call, call, output, output]
+
+
+def test_text_that_goes_on_behind_a_call_which_runs_is_shown_when_that_has_run() -> None:
+    """The call came later, under a lower index: what was shown of the message waits from then on."""
+    run = Run(tools=[SEARCH]).open()
+    begun, *rest = searching(0)
+    run.frame(added(message("m", status="in_progress"), 1), begun)
+    assert run.frame(text("late", 1, "m")) == []
+    run.frame(*rest, completed())
+    run.end()
+    run.result("1.1")
+    run.round(*SAID)
+    first = next(item for item in run.over()["output"] if item["type"] == "message")
+    assert first["content"][0]["text"] == "late"
 
 
 def test_an_upstreams_own_namespace_has_names_of_its_own() -> None:

@@ -308,3 +308,25 @@ def test_a_function_is_a_function_whatever_the_upstream_calls_its_call() -> None
     told = play(done({**native, "input": '{"city":"x"}'}), completed(), tools=[FUNCTION])
     (item,) = told.output
     assert (item["type"], item["arguments"]) == ("function_call", '{"city":"x"}')
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ({"call_id": 123}, {"call_id": 123}),
+        ({"id": "a", "call_id": "c1"}, {"id": "b", "call_id": "c2"}),
+        ({"id": "a", "call_id": "c1", "name": ""}, {"id": "b", "call_id": "c1"}),
+    ],
+    ids=["numbers", "another id", "name last"],
+)
+def test_a_done_without_index_is_the_end_of_the_call_whose_arguments_it_repeats(
+    first: dict[str, Any], last: dict[str, Any]
+) -> None:
+    item = {"type": "function_call", "name": "get_weather", "arguments": ""}
+    told = play(
+        added({**item, **first}, None),
+        ev("function_call_arguments.delta", delta='{"a":1}', item_id=first.get("id")),
+        done({**item, **last, "arguments": '{"a":1}'}, None), completed(), tools=[FUNCTION],
+    )  # fmt: skip
+    (shown,) = told.output
+    assert shown["call_id"] == str(first["call_id"])

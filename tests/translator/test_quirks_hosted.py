@@ -261,3 +261,23 @@ def test_call_ids_of_what_the_upstream_runs_come_once_and_an_output_has_its_call
     assert first == answer == "c"
     assert second == other
     assert len({first, second, mine}) == 3
+
+
+def test_a_call_that_failed_before_its_arguments_ended_has_failed() -> None:
+    place = {"item_id": "mcp_1", "output_index": 0}
+    ended = {**HOSTED, "arguments": "{}", "error": "boom", "status": "completed"}
+    told = play(
+        added({**HOSTED, "arguments": ""}), ev("mcp_call.in_progress", **place),
+        ev("mcp_call.failed", **place), done(ended), completed(),
+    )  # fmt: skip
+    assert told.item_types() == MCP.format("mcp_call.failed").split()
+    assert play(done(ended), completed()).item_types() == told.item_types()
+
+
+def test_arguments_come_behind_the_start_although_the_upstream_tells_that_late() -> None:
+    place = {"item_id": "mcp_1", "output_index": 0}
+    told = play(
+        added({**HOSTED, "arguments": ""}), hosted("delta", delta="{}"), ev("mcp_call.in_progress", **place),
+        hosted("done", arguments="{}"), done({**HOSTED, "arguments": "{}"}), completed(),
+    )  # fmt: skip
+    assert told.item_types() == MCP.format("mcp_call.completed").split()

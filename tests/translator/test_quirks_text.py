@@ -487,6 +487,88 @@ def test_a_part_that_is_opened_again_behind_its_end_is_no_second_one() -> None:
     assert [part["text"] for part in told.output[0]["content"]] == ["a"]
 
 
+TWO = {"type": "output_text", "text": "two"}
+EMPTY = ("content_part.added", {"part": {**TWO, "text": ""}})
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        [EMPTY, ("output_text.done", {"text": "two"}), ("content_part.done", {"part": TWO})],
+        [("content_part.added", {"part": TWO})],
+        [EMPTY, ("output_text.delta", {"delta": "two"})],
+    ],
+    ids=["told at its end", "told as it opens", "streamed"],
+)  # fmt: skip
+def test_another_part_under_the_index_of_one_that_has_ended_is_shown(second: list[Any]) -> None:
+    place = {"item_id": "msg_up", "output_index": 0, "content_index": 0}
+    part = {"type": "output_text", "text": "one"}
+    told = play(
+        added(message(status="in_progress")), text("one"),
+        ev("content_part.done", **place, part=part),
+        *(ev(kind, **place, **fields) for kind, fields in second), completed(),
+    )  # fmt: skip
+    assert [part["text"] for part in told.output[0]["content"]] == ["one", "two"]
+
+
+@pytest.mark.parametrize("end", ["broken", completed(), "failed"], ids=str)
+def test_an_announced_part_that_nobody_knows_spoils_no_end(end: Any) -> None:
+    odd = {"type": "message", "id": "m", "content": [{"type": "input_text", "text": "x"}]}
+    failed = ev("failed", response={"error": {"code": "server_error", "message": "mine"}})
+    told = play(added(odd), failed if end == "failed" else end)
+    assert told.response["status"] == ("failed" if isinstance(end, str) else "completed")
+    if end == "failed":
+        assert told.response["error"]["message"] == "mine"
+
+
+def test_annotations_of_a_part_that_another_has_followed_come_too_late() -> None:
+    cite = {"type": "url_citation", "url": "https://a"}
+    parts = [{"type": "output_text", "text": name} for name in ("ab", "c", "")]
+    told = play(
+        added(message(status="in_progress")), text("ab"),
+        ev("output_text.done", item_id="msg_up", output_index=0, content_index=0, text="ab"),
+        ev("content_part.added", item_id="msg_up", output_index=0, content_index=1, part=parts[2]),
+        text("c", content_index=1),
+        done({**message("msg_up"), "content": [{**parts[0], "annotations": [cite]}, *parts[1:]]}), completed(),
+    )  # fmt: skip
+    assert [part["text"] for part in told.output[0]["content"]] == ["ab", "c", ""]
+    assert not told.of("output_text.annotation.added")
+
+
+def test_summaries_without_a_type_are_summaries() -> None:
+    told = play(
+        ev("reasoning_summary_text.delta", delta="a", item_id="r", output_index=0, summary_index=0),
+        done({"type": "reasoning", "id": "r", "summary": [{"text": "a"}, {"text": "b"}]}), completed(),
+    )  # fmt: skip
+    assert [part["text"] for part in told.output[0]["summary"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("streamed", "ended"),
+    [
+        ([("output_text", "Hello\n")], message("new", "Hello")),
+        ([("output_text", " Hello")], message("new", "Hello")),
+        (
+            [("reasoning_text", "think"), ("reasoning_summary_text", "sum")],
+            {
+                "type": "reasoning", "id": "new", "summary": [{"type": "summary_text", "text": "sum"}],
+                "content": [{"type": "reasoning_text", "text": "think"}],
+            },
+        ),
+    ],
+    ids=["end", "begin", "families"],
+)  # fmt: skip
+def test_a_done_under_a_new_id_and_no_index_is_the_end_of_the_text_that_it_repeats(
+    streamed: list[tuple[str, str]], ended: dict[str, Any]
+) -> None:
+    told = play(
+        added({"type": ended["type"], "id": "old"}, None),
+        *(ev(f"{kind}.delta", delta=piece, item_id="old") for kind, piece in streamed),
+        done(ended, None), completed(),
+    )  # fmt: skip
+    assert [item["type"] for item in told.output] == [ended["type"]]
+
+
 def test_an_item_that_is_whole_when_it_is_announced_is_shown() -> None:
     thought = {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "so"}]}
     told = play(added(thought, 0), added(message("m", "all"), 1), completed())

@@ -100,7 +100,9 @@ CACHE_HIT: Final = "prompt_cache_hit_tokens"
 
 def usage(reported: object) -> dict[str, Any] | None:
     """What an upstream of either API reported, in the public form; None if it reported nothing usable."""
-    if isinstance(reported, dict) and not is_count(reported.get("input_tokens")):
+    if isinstance(reported, dict) and not (
+        reported.get("input_tokens") or reported.get("output_tokens")
+    ):
         reported = in_our_words(reported)
     if not isinstance(reported, dict) or not any(
         is_count(reported.get(key)) for key in ("input_tokens", "output_tokens", "total_tokens")
@@ -119,7 +121,8 @@ def usage(reported: object) -> dict[str, Any] | None:
 
 def in_our_words(reported: Mapping[str, Any]) -> dict[str, Any]:
     """Usage as Chat spells it, which some servers of the Responses API do, too; DeepSeek tells of its cache apart."""
-    found = {ours: reported[theirs] for ours, theirs in CHAT_NAMES.items() if theirs in reported}
+    said = {ours: reported.get(theirs) for ours, theirs in CHAT_NAMES.items()}
+    found = {name: value for name, value in said.items() if value is not None}
     if not found.get("input_tokens_details") and is_count(hit := reported.get(CACHE_HIT)):
         found["input_tokens_details"] = {"cached_tokens": hit}
     return {**reported, **found}
