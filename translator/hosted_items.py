@@ -46,6 +46,9 @@ HOSTED_STEPS: Final[dict[str, tuple[str, ...]]] = {
 }
 """What an item that the upstream runs goes through, `failed` in the place of `completed` where there is such an event."""
 
+STANDS_FOR: Final = {"failed": "completed", "partial_image": "generating"}
+"""Events that come in the place of a step, or in the course of it."""
+
 HOSTED_RESULTS: Final[dict[str, dict[str, Any]]] = {
     "file_search_call": {"results": None},
     "code_interpreter_call": {"outputs": None},
@@ -100,19 +103,14 @@ class HostedLifecycle(Lifecycle):
     def _step(self, event: dict[str, Any]) -> None:
         """An event of the upstream's, unless it is the item's end and the text before it has not ended."""
         name = event["type"].rpartition(".")[2]
-        at = self._place_of(name)
         if name in self._made_up:
             return
-        if at is not None:
-            if TEXT in self._steps[self._reached : at] and name in ("completed", "failed"):
-                self._failed = name == "failed"
-                return
-            self._reached = max(self._reached, at + 1)
+        at = self._steps.index(STANDS_FOR.get(name, name))
+        if TEXT in self._steps[self._reached : at] and name in ("completed", "failed"):
+            self._failed = name == "failed"
+            return
+        self._reached = max(self._reached, at + 1)
         self._write(event["type"], {k: event[k] for k in HOSTED_FIELDS if k in event})
-
-    def _place_of(self, name: str) -> int | None:
-        step = "completed" if name == "failed" else name
-        return self._steps.index(step) if step in self._steps else None
 
     def _catch_up(self) -> None:
         """The upstream has ended the item: what it has not told of its way."""

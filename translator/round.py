@@ -376,9 +376,8 @@ class Round:
     def _settle_dones(self) -> None:
         """Another item follows: what the upstream had ended before it is whole."""
         for lifecycle in self._waiting_dones:
-            if lifecycle.final is None:
-                lifecycle.settle()
-                self._observe(lifecycle)
+            lifecycle.settle()
+            self._observe(lifecycle)
         self._waiting_dones.clear()
 
     def _close_shown(self) -> None:

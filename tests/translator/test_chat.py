@@ -521,6 +521,7 @@ REPEATS = {
     "an id behind both": ([(None, None, W, OSLO), (None, "c", None, "")], [OSLO]),
     "a call that says nothing": ([(0, "c", W, OSLO), (1, "", "", "")], [OSLO]),
     "another tool's name where nothing came": ([(0, None, "ping", ""), (0, None, "get_time", OSLO)], ["{}", OSLO]),
+    "another object in pieces": ([(0, None, W, OSLO), (0, None, W, '{"city":"Ro'), (0, None, None, 'me"}')], [OSLO, ROME]),
     "a name that grows": ([(0, "c", "get", ""), (0, None, W, OSLO)], [OSLO]),
 }  # fmt: skip
 
@@ -798,6 +799,12 @@ def test_one_call_that_is_no_list_and_an_index_that_is_a_word_are_taken() -> Non
     assert chat(worded, chunk("stop")).output[0]["content"][0]["text"] == "x"
 
 
+def test_two_whole_messages_in_one_body_are_one_end() -> None:
+    bodies = [{"finish_reason": "stop", "message": {"content": text}} for text in "ab"]
+    told = chat({"choices": bodies})
+    assert told.output[0]["content"][0]["text"] == "a"
+
+
 def test_an_annotation_behind_its_text_is_not_the_next_ones() -> None:
     cite = {"type": "url_citation", "url": "https://a", "title": "A"}
     call = calls(fragment(0, "c", "get_weather", "{}"))
@@ -811,6 +818,10 @@ def test_a_whole_message_behind_text_brings_the_calls_that_did_not_stream() -> N
     last = {"content": "ab", "tool_calls": [fragment(0, "c", "get_weather", "{}")]}
     message = {"index": 0, "finish_reason": "tool_calls", "message": last}
     told = chat(chunk(content="ab"), {"choices": [message]})
+    assert [item["type"] for item in told.output] == ["message", "function_call"]
+    told = chat(
+        chunk(content="ab"), calls(fragment(0, "c", "get_weather", "{}")), {"choices": [message]}
+    )
     assert [item["type"] for item in told.output] == ["message", "function_call"]
     unfinished = {"choices": [{"index": 0, "message": {"content": "a"}}]}
     told = chat(chunk(content="a"), unfinished, chunk(content="b"), chunk("length"))

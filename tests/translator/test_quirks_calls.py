@@ -330,3 +330,9 @@ def test_a_done_without_index_is_the_end_of_the_call_whose_arguments_it_repeats(
     )  # fmt: skip
     (shown,) = told.output
     assert shown["call_id"] == str(first["call_id"])
+
+
+def test_blanks_behind_the_end_of_a_call_fail_nothing() -> None:
+    item = call("get_weather", "{}", status="completed")
+    told = play(done(item), args("\n"), completed(), tools=[FUNCTION])
+    assert [one["arguments"] for one in told.output] == ["{}"]

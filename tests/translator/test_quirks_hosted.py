@@ -281,3 +281,17 @@ def test_arguments_come_behind_the_start_although_the_upstream_tells_that_late()
         hosted("done", arguments="{}"), done({**HOSTED, "arguments": "{}"}), completed(),
     )  # fmt: skip
     assert told.item_types() == MCP.format("mcp_call.completed").split()
+
+
+def test_pictures_in_the_making_say_how_far_the_item_is() -> None:
+    image = {"type": "image_generation_call", "id": "i", "status": "generating", "result": None}
+    place = {"item_id": "i", "output_index": 0}
+    part = ev(
+        "image_generation_call.partial_image",
+        **place,
+        partial_image_index=0,
+        partial_image_b64="QQ==",
+    )
+    told = play(added(image), part, part, done({**image, "result": "QQ=="}), completed())
+    shown = [kind.rpartition(".")[2] for kind in told.item_types()]
+    assert shown == ["added", "partial_image", "partial_image", "completed", "done"]
