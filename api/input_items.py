@@ -23,6 +23,8 @@ from translator.protocol.request import Include
 ORDERS: Final = ("asc", "desc")
 LIMITS: Final = range(1, 101)
 DEFAULT_LIMIT: Final = 20
+LOOKED_UP: Final = RUN_TYPES | CALLS
+"""Items that may carry what the log says of them (`api.results`)."""
 
 
 class InputItems:
@@ -67,10 +69,6 @@ def page(items: Sequence[dict[str, Any]], after: str | None, limit: int) -> dict
         "last_id": data[-1]["id"] if data else None,
         "has_more": start + limit < len(items),
     }
-
-
-LOOKED_UP: Final = RUN_TYPES | CALLS
-"""Items that may carry what the log says of them (`api.results`)."""
 
 
 def shown(item: dict[str, Any]) -> dict[str, Any]:

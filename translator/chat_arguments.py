@@ -126,10 +126,8 @@ def piece_of(told: Any) -> str:
 
 def may_begin(text: str) -> bool:
     """Whether some JSON value begins with this text, or is it."""
-    for ended in (
-        text,
-        f"{text}0",
-    ):  # a number may be cut behind its sign, its point or its exponent
+    # A number may be cut behind its sign, its point or its exponent.
+    for ended in (text, f"{text}0"):
         try:
             json.loads(ended, strict=False)
         except json.JSONDecodeError as error:

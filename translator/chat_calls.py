@@ -26,6 +26,7 @@ from typing import Any
 
 from translator.chat_arguments import ChatArguments, piece_of
 from translator.upstream_event import Event, mended
+from translator.upstream_item import call_id_of
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +63,7 @@ class Fragment:
         name = function.get("name")
         return cls(
             slot if isinstance(slot, int) and not isinstance(slot, bool) else None,
-            said(entry.get("id")),
+            said(entry),
             mended(name) if isinstance(name, str) else "",
             piece_of(function.get("arguments")),
         )
@@ -210,8 +211,7 @@ def added(call: ChatCall, *, named: bool) -> Event:
     return {"type": "response.output_item.added", "output_index": call.index, "item": item}
 
 
-def said(call_id: Any) -> str | None:
-    """A call id; missing, null, empty and the word "null" are not said, a number is its digits."""
-    if isinstance(call_id, int) and not isinstance(call_id, bool):
-        return str(call_id)
-    return mended(call_id) if isinstance(call_id, str) and call_id not in ("", "null") else None
+def said(entry: dict[str, Any]) -> str | None:
+    """An entry's call id; the word "null" says none."""
+    call_id = call_id_of(entry, "id")
+    return None if call_id in (None, "null") else mended(call_id)

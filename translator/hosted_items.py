@@ -81,6 +81,7 @@ class HostedLifecycle(Lifecycle):
         self._field, self._family = HOSTED_TEXTS.get(item.type, ("", ""))
         self._pieces: list[str] = []  # what was streamed of the field
         self._told = False  # and its end
+        self._known = HOSTED_EVENTS.get(item.type, frozenset())
         self._steps = HOSTED_STEPS.get(item.type, ())
         self._reached = 0  # steps that were told, or passed over
         self._made_up: set[str] = set()  # those that the upstream had not told by then
@@ -88,13 +89,12 @@ class HostedLifecycle(Lifecycle):
 
     def advance(self, *, coalesce: bool = False) -> None:  # noqa: ARG002 (its events carry no joined text)
         """See Lifecycle."""
-        known = HOSTED_EVENTS.get(self.item.type, frozenset())
         for event in self.item.events[self._sent :]:
             if event["type"] == f"{self._family}.delta":
                 self._grow(event.get("delta"))
             elif event["type"] == f"{self._family}.done":
                 self._tell(event.get(self._field))
-            elif event["type"] in known:
+            elif event["type"] in self._known:
                 self._step(event)
         self._sent = len(self.item.events)
         if self.item.ended is Ended.DONE:
@@ -112,34 +112,30 @@ class HostedLifecycle(Lifecycle):
         self._reached = max(self._reached, at + 1)
         self._write(event["type"], {k: event[k] for k in HOSTED_FIELDS if k in event})
 
-    def _catch_up(self) -> None:
-        """The upstream has ended the item: what it has not told of its way."""
-        said = self.item.payload
-        failed = self._failed or said.get("status") == "failed" or bool(said.get("error"))
-        known = HOSTED_EVENTS.get(self.item.type, frozenset())
-        while self._reached < len(self._steps):
+    def _tell_steps(self, end: int) -> None:
+        """What the upstream has not told of the item's way, up to a step."""
+        while self._reached < end:
             step, self._reached = self._steps[self._reached], self._reached + 1
-            ended = f"response.{self.item.type}.failed"
             if step == TEXT:
                 self._end_text()
-            elif step == "completed" and failed and ended in known:
-                self._write(ended, {})
+                continue
+            self._made_up.add(step)
+            failed = f"response.{self.item.type}.failed"
+            if step == "completed" and failed in self._known and self._has_failed():
+                self._write(failed, {})
             else:
                 self._write(f"response.{self.item.type}.{step}", {})
+
+    def _has_failed(self) -> bool:
+        said = self.item.payload
+        return self._failed or said.get("status") == "failed" or bool(said.get("error"))
 
     def _write(self, event_type: str, fields: dict[str, Any]) -> None:
         self._out.write(event_type, {**fields, "item_id": self.id, "output_index": self.index})
 
-    def _lead_to_text(self) -> None:
-        """What comes before the text, and was not told."""
-        for step in self._steps[self._reached : self._steps.index(TEXT)]:
-            self._made_up.add(step)
-            self._write(f"response.{self.item.type}.{step}", {})
-        self._reached = max(self._reached, self._steps.index(TEXT))
-
     def _grow(self, piece: Any) -> None:
         if isinstance(piece, str) and piece and not self._told:
-            self._lead_to_text()
+            self._tell_steps(self._steps.index(TEXT))
             self._pieces.append(piece)
             self._write(f"{self._family}.delta", {"delta": piece})
 
@@ -150,7 +146,7 @@ class HostedLifecycle(Lifecycle):
         text = "".join(self._pieces)
         if isinstance(whole, str) and whole.startswith(text):
             self._grow(whole[len(text) :])
-        self._lead_to_text()
+        self._tell_steps(self._steps.index(TEXT))
         self._told = True
         self._reached = max(self._reached, self._steps.index(TEXT) + 1)
         self._write(f"{self._family}.done", {self._field: "".join(self._pieces)})
@@ -163,7 +159,7 @@ class HostedLifecycle(Lifecycle):
     def close(self, status: str) -> None:
         """See Lifecycle."""
         if self.item.ended is Ended.DONE:
-            self._catch_up()
+            self._tell_steps(len(self._steps))
         self._end_text()
         self._done(status)
 

@@ -115,9 +115,8 @@ class Part(Text):
         self.annotations: list[Any] = []
         self.reopened = False  # a part was announced in its place once it was done
         self._known: set[bytes] = set()  # the annotations as JSON, to tell repeats
-        self._early: list[
-            Any
-        ] = []  # log probabilities of tokens whose text comes with the next piece
+        # Log probabilities of tokens whose text comes with the next piece.
+        self._early: list[Any] = []
         # Set by the part's done event or the item's: between the text's end and this, annotations may still be told.
         self.complete = False
 

@@ -98,14 +98,12 @@ class Register:
         if same_call:
             return same_call[0]
         alike = [item for item in fitting if fits(item)]
-        if item_id is None and item_type not in CALLS:
-            fitting = alike or fitting  # nothing says that it is another one
-            return fitting[-1] if fitting else None
-        fitting = alike
         if item_id is None:
-            return fitting[-1] if fitting else None
-        fitting = [item for item in fitting if not item.ids] or fitting
-        return fitting[0] if len(fitting) == 1 else None
+            # Nothing says that a text is another one; of a call its name and arguments do.
+            left = alike or ([] if item_type in CALLS else fitting)
+            return left[-1] if left else None
+        alike = [item for item in alike if not item.ids] or alike
+        return alike[0] if len(alike) == 1 else None
 
     def add(self, item_type: str, item_id: str | None, index: int | None) -> Item:
         """A new item. Raises ProtocolFault for a second live item on one index or id."""

@@ -58,9 +58,8 @@ def replayed(items: Iterable[Item], tools: ToolMap) -> list[Item]:
         if called is not None and turn not in (None, called):
             found += outputs
             outputs = []
-        turn = (
-            called or turn or item.get("approval_request_id")
-        )  # behind an answer another round begins
+        # Behind an answer another round begins.
+        turn = called or turn or item.get("approval_request_id")
         if pair is not None:
             found.append(pair[0])
             outputs.append(pair[1])
@@ -82,9 +81,8 @@ class Conversation:
         self._answered = {
             item["approval_request_id"] for item in items if item["type"] == "mcp_approval_response"
         }
-        self._answers: Counter[str] = (
-            Counter()
-        )  # to each question so far: a client may answer again
+        # To each question so far: a client may answer again.
+        self._answers: Counter[str] = Counter()
 
     def pair(self, item: Item) -> tuple[Item, Item] | None:
         """The call that an item stands for, and its output."""
@@ -96,9 +94,8 @@ class Conversation:
             case "web_search_call" if known_result(item) is not None:
                 return search(item)
             case "mcp_approval_response":
-                request = self._requests[
-                    item["approval_request_id"]
-                ]  # `check_approvals` has seen it
+                # `check_approvals` has seen it.
+                request = self._requests[item["approval_request_id"]]
                 output = answer(item, self._approved.get(request["id"]))
                 self._answers[request["id"]] += 1
                 place = f"{request['id']}/{self._answers[request['id']]}"

@@ -161,9 +161,8 @@ class Round:
                 whole = completed or (self._gateway_tool(item) and is_json(item.text.joined()))
                 self._accumulator.close(item, Ended.DONE if whole else Ended.CUT)
             elif item.is_call and completed:
-                item.ended = (
-                    Ended.DONE
-                )  # said to be cut off, but whole: else the round were incomplete
+                # Said to be cut off, but whole: else the round were incomplete.
+                item.ended = Ended.DONE
         self._drop_lost()
         for item in self._items:
             if item.slot not in self._calls and not self._lost(item):

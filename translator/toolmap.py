@@ -130,8 +130,8 @@ class ToolMap:
 
     @property
     def withholds(self) -> bool:
-        """Whether there are names that are withheld: a call of one is refused, and another round follows."""
-        return bool(self._withheld or self._prefixes)
+        """Whether names of earlier turns are withheld: a call of one is refused, and another round follows."""
+        return bool(self._withheld)
 
     def items(self) -> Iterable[tuple[str, Tool]]:
         """Visible names and tools, in the order of the request."""

@@ -89,9 +89,9 @@ def is_empty(payload: dict[str, Any]) -> bool:
     return not any(map(text_of, parts)) and not payload.get("encrypted_content")
 
 
-def call_id_of(payload: dict[str, Any]) -> str | None:
+def call_id_of(payload: dict[str, Any], key: str = "call_id") -> str | None:
     """A call's id; a number is its digits."""
-    call_id = payload.get("call_id")
+    call_id = payload.get(key)
     if isinstance(call_id, int) and not isinstance(call_id, bool):
         return str(call_id)
     return id_of(call_id)
