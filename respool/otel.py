@@ -16,6 +16,7 @@ from streams.tracing import Span, Trace, tracing
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +29,9 @@ NS_PER_MS: Final = 1_000_000
 class Exporting:
     """The sink of a process: `start`, then `close` once."""
 
-    def __init__(self, provider: "TracerProvider", ids: Any) -> None:
+    def __init__(self, provider: "TracerProvider", exporter: "SpanExporter", ids: Any) -> None:
         self._provider = provider
+        self._exporter = exporter
         self._ids = ids
         self._tracer = provider.get_tracer("respool", __version__)
 
@@ -51,12 +53,13 @@ class Exporting:
         made.end(round(span.ended * NS_PER_MS))
 
     def close(self) -> None:
-        """Send what is left, within FLUSH_S."""
+        """Send what is left, within FLUSH_S; what could not be sent by then is dropped."""
         tracing.stop()
         ending = threading.Thread(target=self._provider.shutdown, daemon=True)
         ending.start()
         ending.join(FLUSH_S)
         if ending.is_alive():
+            self._exporter.shutdown()  # it tries no more, so that its threads end as well
             log.warning("the last spans could not be sent in time")
 
 
@@ -113,6 +116,6 @@ def start(
     )
     exporter = OTLPSpanExporter(endpoint=f"{endpoint}/v1/traces", headers=dict(headers))
     provider.add_span_processor(BatchSpanProcessor(exporter))
-    exporting = Exporting(provider, ids)
+    exporting = Exporting(provider, exporter, ids)
     tracing.start(exporting.take, ratio=ratio)
     return exporting

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import threading
 import time
 from contextlib import asynccontextmanager
 
@@ -177,6 +178,7 @@ def test_without_the_extra_an_endpoint_is_refused_in_one_line(monkeypatch):
 
 def test_a_collector_that_is_away_holds_up_nobodys_end(monkeypatch, caplog):
     monkeypatch.setattr(otel, "FLUSH_S", 0.2)
+    others = set(threading.enumerate())
     exporting = otel.start(f"http://127.0.0.1:{free_port()}", {}, ratio=1.0, roles=["api"])
     at = tracing.begin(None, None)
     tracing.emit(Span("round", "client", at, 1.0, 2.0, True, {"respool.round": 1}))
@@ -185,6 +187,9 @@ def test_a_collector_that_is_away_holds_up_nobodys_end(monkeypatch, caplog):
     assert time.monotonic() - began < 2.0
     assert not tracing.on
     assert "could not be sent in time" in caplog.text
+    for thread in set(threading.enumerate()) - others:
+        thread.join(5)
+        assert not thread.is_alive()
 
 
 async def test_a_failure_is_marked_and_an_own_trace_has_no_parent():
