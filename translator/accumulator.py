@@ -177,7 +177,7 @@ class Accumulator:
 
     def _has_ended(self, payload: dict[str, Any]) -> bool:
         """Whether a call has ended with this very payload, an id apart: nothing but the call id tells which it was."""
-        call_id = id_of(payload.get("call_id"))
+        call_id = call_id_of(payload)
         same = (i.done_payload for i in self.register.items if call_id and i.call_id == call_id)
         return any(said(ended) == said(payload) for ended in same if ended)
 
@@ -401,7 +401,7 @@ class Accumulator:
 
     def _call_done(self, event: Event) -> Item | None:
         item_id, index = id_of(event.get("item_id")), index_of(event)
-        item = self.register.find(item_id, index, CALLS, id_of(event.get("call_id")))
+        item = self.register.find(item_id, index, CALLS, call_id_of(event))
         if item is not None and item.ended is not Ended.OPEN:
             self.tolerated["closed a call twice"] += 1
             return None
@@ -415,7 +415,7 @@ class Accumulator:
     def _call(self, event: Event) -> Item:
         """The call of an arguments event; before any `added` it is one whose name is not known yet."""
         item_id, index = id_of(event.get("item_id")), index_of(event)
-        item = self.register.find(item_id, index, CALLS, id_of(event.get("call_id")))
+        item = self.register.find(item_id, index, CALLS, call_id_of(event))
         if item is None:
             self.tolerated["arguments of a call that was never opened"] += 1
             native = event["type"].startswith("response.custom_tool_call_input")

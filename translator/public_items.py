@@ -31,8 +31,8 @@ from translator.lifecycle import (
     ReasoningLifecycle,
 )
 from translator.output import Output
-from translator.register import id_of
 from translator.toolmap import Tool, ToolKind
+from translator.upstream_item import call_id_of
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ class PublicItems:
 
     def _hosted_id(self, item: Item) -> str | None:
         """The call id of an item that the upstream runs, where it has one: its own, once; an output has its call's."""
-        told = id_of(item.payload.get("call_id"))
+        told = call_id_of(item.payload)
         if told is None or item.type.endswith("_output"):
             return self._hosted_ids.get(told or "", told)
         public = told

@@ -336,3 +336,23 @@ def test_blanks_behind_the_end_of_a_call_fail_nothing() -> None:
     item = call("get_weather", "{}", status="completed")
     told = play(done(item), args("\n"), completed(), tools=[FUNCTION])
     assert [one["arguments"] for one in told.output] == ["{}"]
+
+
+@pytest.mark.parametrize("ids", [("c1", "c2"), (1, 2)], ids=["texts", "numbers"])
+def test_arguments_that_only_name_their_call_id_find_their_call(ids: tuple[Any, Any]) -> None:
+    first, second = (
+        {"type": "function_call", "call_id": one, "name": "get_weather"} for one in ids
+    )
+    told = play(
+        added(first, None), added(second, None),
+        ev("function_call_arguments.delta", delta='{"a":', call_id=ids[0]),
+        ev("function_call_arguments.delta", delta='{"b":', call_id=ids[1]),
+        ev("function_call_arguments.done", arguments='{"a":1}', call_id=ids[0]),
+        ev("function_call_arguments.done", arguments='{"b":2}', call_id=ids[1]),
+        *(done({**one, "arguments": whole}, None)
+          for one, whole in ((first, '{"a":1}'), (second, '{"b":2}'), (second, '{"b":2}'))),
+        completed(), tools=[FUNCTION],
+    )  # fmt: skip
+    assert [(one["call_id"], one["arguments"]) for one in told.output] == [
+        (str(ids[0]), '{"a":1}'), (str(ids[1]), '{"b":2}'),
+    ]  # fmt: skip

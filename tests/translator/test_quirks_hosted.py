@@ -249,16 +249,19 @@ def test_an_mcp_call_that_its_end_names_is_announced_under_that_name(name: str |
     assert play(added(begun), completed()).response["status"] == "completed"
 
 
-def test_call_ids_of_what_the_upstream_runs_come_once_and_an_output_has_its_calls() -> None:
-    shell = {"type": "shell_call", "call_id": "c", "status": "completed"}
-    output = {"type": "shell_call_output", "call_id": "c", "output": []}
+@pytest.mark.parametrize("told_id", ["c", 7], ids=["text", "number"])
+def test_call_ids_of_what_the_upstream_runs_come_once_and_an_output_has_its_calls(
+    told_id: Any,
+) -> None:
+    shell = {"type": "shell_call", "call_id": told_id, "status": "completed"}
+    output = {"type": "shell_call_output", "call_id": told_id, "output": []}
     told = play(
         done({**shell, "id": "a"}, 0), done({**output, "id": "b"}, 1),
         done({**shell, "id": "d"}, 2), done({**output, "id": "e"}, 3),
-        done(call("get_weather", "{}", call_id="c"), 4), completed(), tools=[FUNCTION],
+        done(call("get_weather", "{}", call_id=told_id), 4), completed(), tools=[FUNCTION],
     )  # fmt: skip
     first, answer, second, other, mine = (item["call_id"] for item in told.output)
-    assert first == answer == "c"
+    assert first == answer == str(told_id)
     assert second == other
     assert len({first, second, mine}) == 3
 
