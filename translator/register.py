@@ -105,6 +105,16 @@ class Register:
         alike = [item for item in alike if not item.ids] or alike
         return alike[0] if len(alike) == 1 else None
 
+    def holds_text(self, index: int | None, item_id: str | None) -> bool:
+        """Whether an index is that of an open message or reasoning item, and an id one that nothing has yet.
+
+        Ollama counts the calls of a response from 0, whatever text stands before them and is still open.
+        """
+        item = self._by_index.get(-1 if index is None else index)
+        if item is None or item.ended is not Ended.OPEN or item.is_call or not item.ids:
+            return False
+        return item_id is not None and item_id not in self._by_id
+
     def add(self, item_type: str, item_id: str | None, index: int | None) -> Item:
         """A new item. Raises ProtocolFault for a second live item on one index or id."""
         for live in (

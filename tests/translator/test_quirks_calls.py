@@ -356,3 +356,32 @@ def test_arguments_that_only_name_their_call_id_find_their_call(ids: tuple[Any, 
     assert [(one["call_id"], one["arguments"]) for one in told.output] == [
         (str(ids[0]), '{"a":1}'), (str(ids[1]), '{"b":2}'),
     ]  # fmt: skip
+
+
+def test_calls_that_only_the_end_tells_are_taken_behind_what_was_streamed() -> None:
+    thought = {"type": "reasoning", "id": "r", "summary": [], "content": []}
+    calls = [call("get_weather", "{}", ident=f"f{n}", call_id=f"c{n}") for n in (1, 2)]
+    told = play(
+        added(thought, 0), ev("reasoning_text.delta", delta="hm", item_id="r", output_index=0),
+        completed(output=[thought, *calls]), tools=[FUNCTION],
+    )  # fmt: skip
+    assert [one.get("call_id") for one in told.output] == [None, "c1", "c2"]
+    streamed = play(done(calls[0], 0), completed(output=[{**calls[0], "call_id": "x"}]))
+    assert [one["call_id"] for one in streamed.output] == ["c1"]
+
+
+def test_calls_that_are_counted_apart_from_the_open_text_before_them_are_items_of_their_own() -> (
+    None
+):
+    """Ollama gives its first call the output index of the message, which it closes at the end or never."""
+    first, second = (call("get_weather", "", ident=f"f{n}", call_id=f"c{n}") for n in (1, 2))
+    told = play(
+        added(message(), 0), text("Let me look.", 0),
+        added(first, 0), args('{"a":1}', 0, "f1"), done({**first, "arguments": '{"a":1}'}, 0),
+        added(second, 1), args('{"a":2}', 1, "f2"), done({**second, "arguments": '{"a":2}'}, 1),
+        text(" Now.", 0), done(message(text="Let me look. Now."), 0), completed(), tools=[FUNCTION],
+    )  # fmt: skip
+    said, *calls = told.output
+    assert said["content"][0]["text"] == "Let me look. Now."
+    assert [one["arguments"] for one in calls] == ['{"a":1}', '{"a":2}']
+    assert [one["call_id"] for one in calls] == ["c1", "c2"]
