@@ -16,8 +16,18 @@ from translator.protocol.errors import ProtocolFault
 from translator.upstream_event import END_OF_STREAM, Event, body_of, showable
 from translator.upstream_item import listed
 
-REASONS: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""Finish reasons that are no completion; any other one, known or not, is."""
+REASONS: Final = {
+    **dict.fromkeys(("length", "max_tokens", "model_length", "repetition"), "max_output_tokens"),
+    **dict.fromkeys(("content_filter", "sensitive"), "content_filter"),
+}
+"""Finish reasons that are no completion: OpenAI's two, and what others call them (Mistral `model_length`, vLLM
+`repetition`, Zhipu `sensitive`)."""
+
+BROKEN_OFF: Final = frozenset({"abort", "error", "insufficient_system_resource", "network_error"})
+"""Finish reasons of a server that gave up (vLLM, Mistral, DeepSeek, Zhipu): half a call must not look whole. Any other
+word, known or not, is a completion (upstream-quirks.md section 4)."""
+
+GAVE_UP: Final = "The upstream broke off before the model had finished."
 
 TEXT_EVENTS: Final = {
     "reasoning": "response.reasoning_text.delta",
@@ -54,6 +64,10 @@ class ChatDialect:
             yield from self._end()
         elif isinstance(body, dict):
             yield from self._chunk(body, name)
+        elif isinstance(body, list):  # Gemini's errors come in one
+            for chunk in body:
+                if isinstance(chunk, dict):
+                    yield from self._chunk(chunk, name)
 
     @property
     def usage(self) -> dict[str, Any] | None:
@@ -69,6 +83,9 @@ class ChatDialect:
         if self._over:
             return
         self._over = True
+        if self._finish in BROKEN_OFF:
+            yield {"type": "error", "error": {"message": GAVE_UP}, "usage": self._usage}
+            return
         yield from self._calls.end()
         reason = REASONS.get(self._finish or "")
         response: dict[str, Any] = {"usage": self._usage}
@@ -100,7 +117,7 @@ class ChatDialect:
         delta, message = choice.get("delta"), choice.get("message")
         finish = choice.get("finish_reason")
         if isinstance(finish, str) and finish and self._finish is None:
-            self._finish = finish
+            self._finish = finish.lower()
         # Beside a delta some servers repeat the message so far.
         if not isinstance(delta, dict) and isinstance(message, dict):
             alone = not self._next
@@ -210,7 +227,8 @@ def usage_in(body: dict[str, Any], choices: list[dict[str, Any]]) -> dict[str, A
 
 
 def error_of(body: dict[str, Any], choices: list[dict[str, Any]], name: str | None) -> Any:
-    """What a chunk tells as an error: in its field or a choice's, or all of it where its event line or object says so."""
+    """What a chunk tells as an error: in some `error` field, or all of it where its event line or object says so."""
     told = name == "error" or body.get("object") == "error"
-    fields = (place.get("error") for place in (body, *choices))
+    places = (body, *choices, body.get("x_groq"))
+    fields = (place.get("error") for place in places if isinstance(place, dict))
     return next(filter(None, fields), None) or (body if told else None)

@@ -593,17 +593,35 @@ USAGE = {
 
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls", "function_call", "eos", None])
-def test_every_finish_but_two_is_a_completion_and_done_alone_is_one(finish: str | None) -> None:
+def test_every_finish_of_no_known_meaning_is_a_completion_and_done_alone_is_one(
+    finish: str | None,
+) -> None:
     assert chat(chunk(content="x"), chunk(finish)).response["status"] == "completed"
 
 
 @pytest.mark.parametrize(
-    ("finish", "reason"), [("length", "max_output_tokens"), ("content_filter", "content_filter")]
+    ("finish", "reason"),
+    [
+        *((word, "max_output_tokens") for word in ("length", "model_length", "repetition")),
+        *((word, "content_filter") for word in ("content_filter", "sensitive")),
+        ("MAX_TOKENS", "max_output_tokens"),
+    ],
 )
 def test_a_cut_is_incomplete_and_so_is_the_last_item(finish: str, reason: str) -> None:
     told = chat(chunk(reasoning="r"), chunk(content="x"), chunk(finish))
     assert told.response["incomplete_details"] == {"reason": reason}
     assert [i["status"] for i in told.output] == ["completed", "incomplete"]
+
+
+@pytest.mark.parametrize("finish", ["abort", "error", "insufficient_system_resource"])
+def test_half_a_call_of_a_server_that_gave_up_is_not_handed_out_as_whole(finish: str) -> None:
+    half = calls(fragment(0, "c", "get_weather", '{"city":"O'))
+    told = chat(chunk(content="x"), half, chunk(finish), {"choices": [], "usage": USAGE})
+    assert told.response["status"] == "failed"
+    assert told.response["error"]["code"] == "server_error"
+    assert told.response["usage"]["total_tokens"] == 7
+    assert [i["status"] for i in told.output] == ["completed", "incomplete"]
+    assert not told.of("function_call_arguments.done")
 
 
 def test_a_budget_spent_in_reasoning_leaves_the_reasoning_alone() -> None:
@@ -783,6 +801,20 @@ def test_an_error_in_the_stream_or_in_its_choice_keeps_a_code_that_clients_know(
     for last in ({"error": error}, {"choices": [choice]}):
         told = chat(chunk(content="x"), last)
         assert (told.response["status"], told.response["error"]["code"]) == ("failed", code)
+
+
+def test_an_error_in_a_list_or_in_groqs_extension_fails_the_response() -> None:
+    error = {"code": 429, "message": "Quota is used up.", "status": "RESOURCE_EXHAUSTED"}
+    told = chat(chunk(content="x"), [{"error": error}])
+    assert told.response["error"] == {
+        "code": "rate_limit_exceeded",
+        "message": "Quota is used up.",
+    }
+    groq = {**chunk("stop"), "x_groq": {"id": "req", "error": "over capacity"}}
+    told = chat(chunk(content="x"), groq)
+    assert told.response["status"] == "failed"
+    assert told.response["error"]["message"] == "over capacity"
+    assert chat(chunk(content="x"), ["odd"], chunk("stop")).response["status"] == "completed"
 
 
 def test_reasoning_that_is_a_list_of_parts_is_their_text() -> None:
