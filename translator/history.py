@@ -4,10 +4,11 @@ Called by `translator.outbound`. Only the copy is converted; what is stored and 
 is. The forms are those that vLLM's input models accept (upstream-quirks.md sections 3 and 5).
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
 from typing import Any, Final
 
+from translator.chat_parts import attachments, plain
 from translator.declarations import Key
 from translator.items import CALLS, OUTPUTS
 from translator.pairing import answered, unique_ids
@@ -78,7 +79,8 @@ def upstream_items(items: Iterable[Item], tools: ToolMap) -> list[Item]:
     ids = unique_ids(items, sorted(answers))
     ids |= {output: ids[place] for place, output in answers.items()}
     copies = []
-    for place, item in enumerate(items):
+    for place in in_call_order(len(items), {output: call for call, output in answers.items()}):
+        item = items[place]
         known = {"call_id": ids[place]} if place in ids else {}
         if item["type"] in CALLS:
             # One that was cut off and never run is left out: the model would wait for its output.
@@ -92,6 +94,15 @@ def upstream_items(items: Iterable[Item], tools: ToolMap) -> list[Item]:
         elif item["type"] in FORWARDED:
             copies.append(said(item))
     return copies
+
+
+def in_call_order(count: int, calls: Mapping[int, int]) -> Iterator[int]:
+    """The places of items, neighbouring outputs in the order of their `calls`.
+
+    Templates tell what a call gave by its place alone (Qwen's does), and clients send outputs as they come in.
+    """
+    for _, run in groupby(range(count), key=calls.__contains__):
+        yield from sorted(run, key=lambda place: calls.get(place, place))
 
 
 def said(item: Item, *left_out: str) -> Item:
@@ -136,11 +147,16 @@ def with_detail(content: str | list[Item]) -> str | list[Item]:
 
 
 def reasoning(item: Item) -> list[Item]:
-    """What the model thought, without what is opaque: vLLM refuses `encrypted_content`."""
+    """What the model thought, without what is opaque: vLLM refuses `encrypted_content`.
+
+    As one part, since vLLM reads no other; a summary stands for what is not there, since llama.cpp refuses an item
+    without content, and vLLM forgets it with some models.
+    """
     copy = said(item, "encrypted_content", "status")
-    if not any(part.get("text") for key in ("content", "summary") for part in copy.get(key, ())):
+    thought = next(filter(None, (plain(copy.get(key, ())) for key in ("content", "summary"))), "")
+    if not thought:
         return []
-    return [{"summary": [], **copy}]
+    return [{"summary": [], **copy, "content": [{"type": "reasoning_text", "text": thought}]}]
 
 
 def call(item: Item, tools: ToolMap) -> Item:
@@ -172,9 +188,11 @@ def parsable(arguments: str) -> str:
 
 
 def output(item: Item) -> Item:
-    """What a call gave, a custom call's too."""
+    """What a call gave, a custom call's too. Text alone is one string: vLLM takes no list where the model is gpt-oss."""
     copy = said(item, "caller", "name", "namespace")
-    return copy | {"type": "function_call_output", "output": with_detail(item["output"])}
+    given = item["output"]
+    given = with_detail(given) if attachments(given) else plain(given)
+    return copy | {"type": "function_call_output", "output": given}
 
 
 CONVERSIONS: Final[dict[str, Callable[[Item], list[Item]]]] = {

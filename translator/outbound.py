@@ -120,7 +120,8 @@ def responses_body(body: Body, items: Items, tools: ToolMap, choice: Choice) -> 
     if (parallel := parallel_calls(body, tools)) is not None:
         copy["parallel_tool_calls"] = parallel
     if visible := functions(tools, choice.allowed):
-        copy["tools"] = visible
+        # SGLang refuses a null for what need not be said.
+        copy["tools"] = [{k: v for k, v in one.items() if v is not None} for one in visible]
         if choice.value is not None:
             copy["tool_choice"] = choice.value
     return copy

@@ -140,6 +140,21 @@ def test_outputs_may_be_texts_images_and_files():
     assert sent == [parts[0], parts[1] | {"detail": "auto"}, *parts[2:]]
 
 
+def test_an_output_of_texts_alone_is_one_text():
+    parts = [{"type": "input_text", "text": text} for text in ("done\n", "", "in 1 s")]
+    for made, gave in ((custom_call("k"), custom_output), (call("k"), output)):
+        assert up(made, gave("k", parts))[1]["output"] == "done\nin 1 s"
+    assert up(call("k"), output("k", []))[1]["output"] == ""
+
+
+def test_neighbouring_outputs_go_up_in_the_order_of_their_calls():
+    sent = up(
+        *(call("a"), call("b"), call("c")),
+        *(output("c", "3"), output("a", "1"), user("wait"), output("b", "2")),
+    )
+    assert [one.get("output") for one in sent[3:]] == ["1", "3", None, "2"]
+
+
 def test_images_of_messages_get_a_detail():
     image = {"type": "input_image", "image_url": "https://example.test/a.png", "detail": None}
     assert up(user([image]))[0]["content"] == [image | {"detail": "auto"}]
@@ -177,8 +192,12 @@ def test_reasoning_goes_up_without_what_is_opaque():
             "type": "reasoning",
             "id": "rs_1",
             "summary": [{"type": "summary_text", "text": "in short"}],
+            "content": [{"type": "reasoning_text", "text": "in short"}],
         },
     ]
+    several = [{"type": "reasoning_text", "text": text} for text in "ab"]
+    (sent,) = up(opaque | {"content": several})
+    assert sent["content"] == [{"type": "reasoning_text", "text": "a\nb"}]
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,10 @@ def test_custom_tools_go_up_as_functions_with_one_required_string():
     assert sent_up(tools=tools)["tools"] == [stand_in("exec", description="Runs"), stand_in("note")]
 
 
-def test_functions_go_up_as_they_are():
-    tool = function("get", strict=None, parameters={"type": "object", "encrypted": True})
-    assert sent_up(tools=[tool])["tools"] == [tool]
+def test_functions_go_up_as_they_are_but_for_nulls():
+    tool = function("get", strict=False, parameters={"type": "object", "encrypted": None})
+    assert sent_up(tools=[tool | {"description": None}])["tools"] == [tool]
+    assert "strict" not in sent_up(tools=[tool | {"strict": None}])["tools"][0]
 
 
 def test_additional_tools_and_namespaces_are_promoted_once():
