@@ -28,7 +28,6 @@ CHAT_FIELDS: Final = frozenset(
         "max_completion_tokens",
         "max_tokens",
         "messages",
-        "metadata",
         "model",
         "parallel_tool_calls",
         "prediction",
@@ -62,12 +61,14 @@ SERVER_FIELDS: Final = frozenset(
             "guided_decoding_backend guided_grammar guided_json guided_regex guided_whitespace_pattern "
             "ignore_eos include_reasoning include_stop_str_in_output kv_transfer_params length_penalty "
             "logits_processors min_p min_tokens mm_processor_kwargs priority prompt_logprobs "
-            "repetition_penalty return_token_ids return_tokens_as_token_ids skip_special_tokens "
-            "spaces_between_special_tokens stop_token_ids structured_outputs thinking_token_budget top_k "
-            "truncate_prompt_tokens use_beam_search vllm_xargs",
+            "ec_transfer_params logprob_token_ids media_io_kwargs repetition_detection repetition_penalty "
+            "return_prompt_text return_token_ids return_tokens_as_token_ids session_id skip_special_tokens "
+            "spaces_between_special_tokens stop_token_ids stream_interval structured_outputs "
+            "thinking_token_budget top_k truncate_prompt_tokens truncation_side use_beam_search vllm_xargs",
             # SGLang
-            "custom_logit_processor custom_params ebnf lora_path no_stop_trim regex return_hidden_states "
-            "separate_reasoning session_params stop_regex stream_reasoning",
+            "custom_logit_processor custom_params ebnf extra_key lora_path max_dynamic_patch no_stop_trim "
+            "regex return_hidden_states rid separate_reasoning session_params stop_regex stream_reasoning "
+            "task use_audio_in_video",
             # llama.cpp
             "cache_prompt dry_allowed_length dry_base dry_multiplier dry_penalty_last_n "
             "dry_sequence_breakers dynatemp_exponent dynatemp_range grammar id_slot json_schema lora "
@@ -75,7 +76,7 @@ SERVER_FIELDS: Final = frozenset(
             "repeat_last_n repeat_penalty samplers t_max_predict_ms timings_per_token top_n_sigma typical_p "
             "xtc_probability xtc_threshold",
             # Ollama, and hosts of many models
-            "enable_thinking keep_alive min_new_tokens models plugins prompt_mode provider random_seed route "
+            "enable_thinking guardrails keep_alive min_new_tokens models plugins prompt_mode provider random_seed route "
             "safe_prompt think thinking thinking_budget transforms",
         )
     ).split()

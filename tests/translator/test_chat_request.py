@@ -121,7 +121,7 @@ def test_each_field_has_its_form_in_chat(fields, sent):
     "fields",
     [
         {"temperature": 0, "top_p": 0.0, "presence_penalty": 0, "frequency_penalty": -2},
-        {"metadata": {"case": ""}, "user": "", "safety_identifier": "u", "service_tier": "flex"},
+        {"user": "", "safety_identifier": "u", "service_tier": "flex"},
         {"seed": 0, "stop": "", "logit_bias": {}, "top_k": 0, "max_tokens": 5},
         {"chat_template_kwargs": {"enable_thinking": False}, "vllm_xargs": None, "stop": None},
         {
@@ -155,6 +155,7 @@ STAYS = {
     "prompt_cache_key": "k",
     "client_metadata": {"thread_id": "t"},
     "context_management": [],
+    "metadata": {"case": "1"},
     "encrypted_content": "blob",
     "reasoning_encrypted_content": "blob",
     "n": 2,

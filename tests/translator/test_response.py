@@ -195,6 +195,11 @@ def test_usage_in_chats_words_is_the_same_usage():
     assert (
         usage({**chat, "prompt_cache_hit_tokens": 3})["input_tokens_details"]["cached_tokens"] == 3
     )
+    beside = usage(
+        {**chat, "cached_tokens": 3, "reasoning_tokens": 2, "prompt_tokens_details": None}
+    )
+    assert beside["input_tokens_details"]["cached_tokens"] == 3
+    assert beside["output_tokens_details"] == {"reasoning_tokens": 2}
 
 
 def test_usage_is_summed_over_rounds():

@@ -129,9 +129,10 @@ def in_our_words(reported: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def details(reported: Mapping[str, Any], side: str, *keys: str) -> dict[str, int]:
-    """The details of one side; vLLM sends null for some of them."""
+    """The details of one side; vLLM sends null for some of them, SGLang and Moonshot tell them beside the totals."""
     sent = reported.get(f"{side}_tokens_details")
-    return {key: count(sent if isinstance(sent, dict) else {}, key) for key in keys}
+    told = {**reported, **sent} if isinstance(sent, dict) else reported
+    return {key: count(told, key) for key in keys}
 
 
 def count(reported: Mapping[str, Any], key: str) -> int:
