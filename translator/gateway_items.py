@@ -221,13 +221,13 @@ class ListLifecycle(Lifecycle):
         self._done("incomplete")
 
     def snapshot(self, status: str) -> dict[str, Any]:  # noqa: ARG002 (it has none)
-        """The public list."""
+        """The public list. One without an error has no such field: the AI SDK takes no null for it."""
         return {
             "id": self.id,
             "type": self.public_type,
             "server_label": self.server.label,
             "tools": self._tools,
-            "error": self._error,
+            **({"error": self._error} if self._error else {}),
         }
 
     def _event(self, name: str) -> None:

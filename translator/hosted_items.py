@@ -54,7 +54,7 @@ HOSTED_RESULTS: Final[dict[str, dict[str, Any]]] = {
     "code_interpreter_call": {"outputs": None},
     "image_generation_call": {"result": None},
     "mcp_call": {"output": None, "error": None},
-    "mcp_list_tools": {"tools": [], "error": None},
+    "mcp_list_tools": {"tools": []},
 }
 """What such an item cannot have when it is announced, and what stands in its place (contract.md section 7)."""
 
@@ -173,6 +173,16 @@ class HostedLifecycle(Lifecycle):
         if status == "in_progress":
             item |= {k: v for k, v in HOSTED_RESULTS.get(self.item.type, {}).items() if k in item}
             self._identity = {key: item[key] for key in IDENTITY if item.get(key)}
+        if self.item.type == "mcp_list_tools":
+            item = without_nulls(item)
+            item["tools"] = [without_nulls(tool) for tool in item.get("tools") or ()]
         if "status" in item and (status == "in_progress" or item["status"] != "failed"):
             item["status"] = status
         return item
+
+
+def without_nulls(listed: Any) -> Any:
+    """A list of tools, or one of them, without what is not said: the AI SDK takes no null for it."""
+    if not isinstance(listed, dict):
+        return listed
+    return {key: value for key, value in listed.items() if value is not None}

@@ -73,14 +73,16 @@ def _is_error(said: Any) -> bool:
 
 
 def _tool(said: dict[str, Any]) -> dict[str, Any]:
+    """A tool as a client sees it; what its server does not say of it is no null: the AI SDK takes none."""
     name, description = said.get("name"), said.get("description")
     schema, annotations = said.get("input_schema"), said.get("annotations")
-    return {
-        "name": name if isinstance(name, str) else "",
-        "description": description if isinstance(description, str) else None,
-        "input_schema": schema if isinstance(schema, dict) else {"type": "object"},
-        "annotations": annotations if isinstance(annotations, dict) else None,
-    }
+    tool: dict[str, Any] = {"name": name if isinstance(name, str) else ""}
+    if isinstance(description, str):
+        tool["description"] = description
+    tool["input_schema"] = schema if isinstance(schema, dict) else {"type": "object"}
+    if isinstance(annotations, dict):
+        tool["annotations"] = annotations
+    return tool
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -332,5 +332,5 @@ def _plain(events: list[Event]) -> None:
     assert item["server_label"]
     if item["type"] == "mcp_list_tools":
         assert isinstance(item["tools"], list)
-        assert item["error"] is None or isinstance(item["error"], str)
-        assert not (item["error"] and item["tools"])
+        assert isinstance(item.get("error", ""), str)
+        assert not (item.get("error") and item["tools"])

@@ -298,3 +298,13 @@ def test_pictures_in_the_making_say_how_far_the_item_is() -> None:
     told = play(added(image), part, part, done({**image, "result": "QQ=="}), completed())
     shown = [kind.rpartition(".")[2] for kind in told.item_types()]
     assert shown == ["added", "partial_image", "partial_image", "completed", "done"]
+
+
+def test_a_list_of_tools_says_no_nulls() -> None:
+    tool = {"name": "t", "input_schema": {}, "description": None, "annotations": None}
+    listed = {"type": "mcp_list_tools", "server_label": "s", "tools": [tool, "odd"], "error": None}
+    told = play(added({**listed, "tools": None}), done(listed), completed())
+    (item,) = told.output
+    assert "error" not in item
+    assert item["tools"] == [{"name": "t", "input_schema": {}}, "odd"]
+    assert told.of("output_item.added")[0]["item"]["tools"] == []

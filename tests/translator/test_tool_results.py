@@ -48,8 +48,7 @@ def test_a_tool_without_a_name_is_none_and_one_without_a_schema_takes_an_object(
     _, listing = listing_of(
         b'{"key": "list.0", "tools": [{"name": "a"}, {"name": 7}, {}, 3], "error": ""}'
     )
-    schema = {"type": "object"}
-    tool = {"name": "a", "description": None, "input_schema": schema, "annotations": None}
+    tool = {"name": "a", "input_schema": {"type": "object"}}
     assert listing == {"tools": [tool], "error": None}
 
 
