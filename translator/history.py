@@ -4,6 +4,7 @@ Called by `translator.outbound`. Only the copy is converted; what is stored and 
 is. The forms are those that vLLM's input models accept (upstream-quirks.md sections 3 and 5).
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, Final
@@ -11,7 +12,7 @@ from typing import Any, Final
 from translator.chat_parts import attachments, plain
 from translator.declarations import Key
 from translator.items import CALLS, OUTPUTS
-from translator.pairing import answered, unique_ids
+from translator.pairing import answered, told_again, unique_ids
 from translator.protocol.errors import RequestError
 from translator.protocol.json import dumps, loads
 from translator.replay import replayed
@@ -43,15 +44,19 @@ def check_items(items: Sequence[Item], history: Sequence[Item]) -> None:
     """Refuse outputs without a call, calls without an output, references to nothing.
 
     Items count in order, so that a call id may come again in a later turn. A call that was cut off
-    was never run: it needs no output.
+    was never run: it needs no output. One that is told again needs one output.
     """
     known = {item.get("id") for item in history}
     open_calls: dict[str, int] = {}
+    last: dict[str, Item] = {}  # the last call of each id that was not cut off
+    spare: Counter[str] = Counter()  # calls that were told again, of each id
     for index, item in enumerate(chain(history, items), -len(history)):
         kind = item["type"]
         if kind in CALLS:
-            more = 0 if item.get("status") == "incomplete" else 1
-            open_calls[item["call_id"]] = open_calls.get(item["call_id"], 0) + more
+            call_id, waiting = item["call_id"], open_calls.setdefault(item["call_id"], 0)
+            if item.get("status") != "incomplete":
+                spare[call_id] += waiting > 0 and told_again(item, last[call_id])
+                open_calls[call_id], last[call_id] = waiting + 1, item
         elif kind in OUTPUTS:
             settle(item["call_id"], open_calls)
         elif kind == "item_reference" and item["id"] not in known:
@@ -61,7 +66,7 @@ def check_items(items: Sequence[Item], history: Sequence[Item]) -> None:
                 param=f"input[{index}].id",
             )
     for call_id, count in open_calls.items():
-        if count:
+        if count > spare[call_id]:
             raise RequestError(f"No tool output found for the call {call_id!r}.", param="input")
 
 
@@ -83,8 +88,8 @@ def upstream_items(items: Iterable[Item], tools: ToolMap) -> list[Item]:
         item = items[place]
         known = {"call_id": ids[place]} if place in ids else {}
         if item["type"] in CALLS:
-            # One that was cut off and never run is left out: the model would wait for its output.
-            if known or item.get("status") != "incomplete":
+            # One that was cut off and never run, or told twice, is left out: the model would wait for its output.
+            if known:
                 copies.append(call(item, tools) | known)
         elif item["type"] in OUTPUTS:
             if known:  # a second output of one call says nothing new

@@ -98,6 +98,24 @@ def test_a_call_id_may_come_again_in_a_later_turn():
         assert [item["call_id"] for item in sent] == ["c:0", "c:0", "c:0_2", "c:0_2"]
 
 
+@pytest.mark.parametrize(("made", "gave"), [(call, output), (custom_call, custom_output)])
+def test_a_call_that_a_client_brings_with_its_output_although_the_chain_has_it_is_one(made, gave):
+    history = [user(), made("k", status="completed")]
+    sent = up(user("go on"), made("k"), gave("k", "42"), history=history)
+    assert [item["type"] for item in sent] == [
+        *("message", "message", "function_call", "function_call_output"),
+    ]
+    assert sent[-1]["output"] == "42"
+    other = made("k", "other") if made is call else made("k", text="other")
+    assert "'k'" in refusal([other, gave("k")], history).message
+    assert "'k'" in refusal([made("k")], history).message
+
+
+def test_equal_calls_that_each_have_an_output_are_two():
+    sent = up(call("k"), call("k"), output("k", "1"), output("k", "2"))
+    assert [item["call_id"] for item in sent] == ["k", "k_2", "k", "k_2"]
+
+
 def test_a_second_output_of_one_call_changes_nothing():
     sent = up(call("a"), output("a", "first"), output("a", "again"), call("b"), output("b"))
     assert [item["call_id"] for item in sent] == ["a", "a", "b", "b"]
