@@ -26,6 +26,17 @@ DEFAULT_LIMIT: Final = 20
 LOOKED_UP: Final = RUN_TYPES | CALLS
 """Items that may carry what the log says of them (`api.results`)."""
 
+WITH_STATUS: Final = CALLS | frozenset(
+    {
+        *("message", "function_call_output", "custom_tool_call_output", "program_output"),
+        *("computer_call", "computer_call_output", "tool_search_call", "tool_search_output"),
+        *("shell_call", "shell_call_output", "local_shell_call"),
+        *("apply_patch_call", "apply_patch_call_output"),
+        *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
+    }
+)
+"""Listed items that have a status in OpenAI's types; what a client sends is over where it says nothing of that."""
+
 
 class InputItems:
     """The handler."""
@@ -72,7 +83,15 @@ def page(items: Sequence[dict[str, Any]], after: str | None, limit: int) -> dict
 
 
 def shown(item: dict[str, Any]) -> dict[str, Any]:
-    """An item as the client sent it, without what was looked up for it (`api.references`)."""
-    if item.get("type") not in LOOKED_UP:
-        return item
-    return {key: value for key, value in item.items() if key != "result"}
+    """An item as the client sent it, without what was looked up for it (`api.references`), in the form of OpenAI's types."""
+    kind = item.get("type")
+    if kind in LOOKED_UP:
+        item = {key: value for key, value in item.items() if key != "result"}
+    if kind in WITH_STATUS and item.get("status") is None:
+        item = {**item, "status": "completed"}
+    if kind == "message" and isinstance(text := item.get("content"), str):
+        said: dict[str, Any] = {"type": "input_text", "text": text}
+        if item.get("role") == "assistant":
+            said = {"type": "output_text", "text": text, "annotations": []}
+        item = {**item, "content": [said]}
+    return item

@@ -1,4 +1,6 @@
 import pytest
+from openai.types.responses import ResponseItem
+from pydantic import TypeAdapter
 
 from api.input_items import page
 from tests.api.gateway import Gateway, running
@@ -37,6 +39,23 @@ async def test_a_string_is_one_message_with_an_id(gateway: Gateway):
     assert item["id"]
     assert (item["type"], item["role"]) == ("message", "user")
     assert item["content"] == [{"type": "input_text", "text": "hi there"}]
+
+
+async def test_what_is_listed_is_of_openais_types_however_little_the_client_said(gateway: Gateway):
+    gateway.upstream.play(*TEXT)
+    calls = [
+        {"type": "function_call", "call_id": "f", "name": "get", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "f", "output": "1", "status": None},
+        {"type": "custom_tool_call", "call_id": "c", "name": "exec", "input": "ls"},
+        {"type": "custom_tool_call_output", "call_id": "c", "output": "a"},
+    ]
+    said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]
+    rid = (await gateway.made(input=[*said, *calls]))["id"]
+    reply = (await gateway.ask("GET", f"/v1/responses/{rid}/input_items?order=asc")).json
+    for item in reply["data"]:
+        assert item["status"] == "completed"
+        TypeAdapter(ResponseItem).validate_python(item)
+    assert [item["content"][0]["text"] for item in reply["data"][:2]] == ["hi", "yes"]
 
 
 @pytest.mark.parametrize(
