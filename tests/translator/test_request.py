@@ -80,6 +80,13 @@ def test_what_is_no_json_is_refused(raw):
     assert refusal(raw).param is None
 
 
+def test_a_byte_order_mark_is_no_part_of_the_body():
+    body = b'{"model":"m","input":"hi"}'
+    assert parse(b"\xef\xbb\xbf" + body).body == parse(body).body
+    with pytest.raises(RequestError):
+        parse(b"\xef\xbb\xbf" * 2 + body)
+
+
 def test_deep_nesting_is_refused():
     raw = b'{"model":"m","input":"hi","x":' + b"[" * 300 + b"]" * 300 + b"}"
     assert "nested" in refusal(raw).message

@@ -92,6 +92,10 @@ def test_what_was_sent_is_shown():
     assert shown(background=True)["status"] == "queued"
 
 
+def test_what_was_asked_for_is_not_shown_as_if_it_had_been_done():
+    assert "moderation" not in shown(moderation={"model": "omni-moderation-latest"})
+
+
 def test_objects_are_completed():
     given = shown(
         reasoning={"effort": "low"},

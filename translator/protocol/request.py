@@ -4,6 +4,7 @@ Called by the api for every create (1 in the data's way). Everything that one ca
 without knowing its history or its upstream is said here; the rest is `translator.outbound.check`.
 """
 
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
@@ -193,7 +194,7 @@ class Request:
 def parse(raw: bytes) -> Request:
     """Read a request body; raises RequestError naming the field, never its value."""
     try:
-        body = loads(raw, max_depth=MAX_DEPTH)
+        body = loads(raw.removeprefix(BOM_UTF8), max_depth=MAX_DEPTH)
     except ValueError:
         raise RequestError(
             f"The request body must be JSON in UTF-8, nested no deeper than {MAX_DEPTH} levels."

@@ -28,16 +28,9 @@ ECHOED: Final[Mapping[str, Any]] = {
 }
 """Fields shown as the client sent them, and what they are where the request is silent."""
 
-OPENAI_ONLY: Final = (
-    "access_programs",
-    "image",
-    "moderation",
-    "prompt",
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "user",
-)
-"""Fields that OpenAI's Response also has; shown if the client sent them."""
+OPENAI_ONLY: Final = ("prompt", "prompt_cache_retention", "user")
+"""Fields that OpenAI's Response also has; shown if the client sent them. Not so where the Response tells by that name what
+was done (`moderation`): nobody did it here."""
 
 
 def template(entry: RequestEntry, created_at: int) -> dict[str, Any]:
