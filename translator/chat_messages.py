@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from translator.chat_parts import attachments, chat_part, plain, spoken, text_of
-from translator.history import call
+from translator.history import call, thought
 from translator.pairing import answered, unique_ids
 from translator.protocol.upstream import ReasoningHistory
-from translator.reasoning_seal import unseal
 from translator.replay import replayed
 from translator.toolmap import ToolMap
 
@@ -69,16 +68,6 @@ def said_by_model(content: str | list[Item]) -> str:
     if isinstance(content, str):
         return content
     return "".join(text_of(part) or "" for part in content)
-
-
-def thought(item: Item) -> str:
-    """What the model thought: its own words, else those that we sealed, else their summary."""
-    texts = (
-        plain(item.get("content") or ""),
-        unseal(item.get("encrypted_content") or ""),
-        plain(item.get("summary") or ""),
-    )
-    return next(filter(None, texts), "")
 
 
 @dataclass(frozen=True, slots=True)

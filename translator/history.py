@@ -15,6 +15,7 @@ from translator.items import CALLS, OUTPUTS
 from translator.pairing import answered, told_again, unique_ids
 from translator.protocol.errors import RequestError
 from translator.protocol.json import dumps, loads
+from translator.reasoning_seal import unseal
 from translator.replay import replayed
 from translator.toolmap import ToolMap
 
@@ -157,11 +158,21 @@ def reasoning(item: Item) -> list[Item]:
     As one part, since vLLM reads no other; a summary stands for what is not there, since llama.cpp refuses an item
     without content, and vLLM forgets it with some models.
     """
-    copy = said(item, "encrypted_content", "status")
-    thought = next(filter(None, (plain(copy.get(key, ())) for key in ("content", "summary"))), "")
-    if not thought:
+    text = thought(item)
+    if not text:
         return []
-    return [{"summary": [], **copy, "content": [{"type": "reasoning_text", "text": thought}]}]
+    part = {"type": "reasoning_text", "text": text}
+    return [{"summary": [], **said(item, "encrypted_content", "status"), "content": [part]}]
+
+
+def thought(item: Item) -> str:
+    """What the model thought: its own words, else those that we sealed, else their summary."""
+    texts = (
+        plain(item.get("content") or ""),
+        unseal(item.get("encrypted_content") or ""),
+        plain(item.get("summary") or ""),
+    )
+    return next(filter(None, texts), "")
 
 
 def call(item: Item, tools: ToolMap) -> Item:

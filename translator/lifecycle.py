@@ -233,9 +233,10 @@ class ReasoningLifecycle(TextLifecycle):
             "content": [part_object(part) for part in texts],
         }
         encrypted = self.item.payload.get("encrypted_content")
-        if not isinstance(encrypted, str) and self._sealed and texts:
-            encrypted = seal("".join(part.joined() for part in texts))
-        return {**item, "encrypted_content": encrypted} if isinstance(encrypted, str) else item
+        if not (isinstance(encrypted, str) and encrypted):
+            sealed = self._sealed and bool(texts)
+            encrypted = seal("".join(part.joined() for part in texts)) if sealed else None
+        return {**item, "encrypted_content": encrypted} if encrypted else item
 
 
 def _show_last(part: Part, cursor: PartCursor, out: Output, written: bytes | None) -> None:

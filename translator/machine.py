@@ -114,9 +114,7 @@ class Machine:
         self._template: dict[str, Any] = {}  # the 31 keys, set by the request entry
         self._tools = NO_TOOLS  # set by the request entry
         self._api = ""  # what the upstream speaks; set by the request entry
-        self._sealed = (
-            False  # whether reasoning carries its text in an opaque value; set by the request entry
-        )
+        self._sealed = False  # whether reasoning carries its text; set by the request entry
         self._shown = Shown()
         self._usage: dict[str, Any] | None = None  # summed over rounds
         self._round: Round | None = None  # set by each attempt
@@ -247,8 +245,7 @@ class Machine:
         self._request = request
         self._api = request["upstream"]["api"]
         include = request["request"].get("include") or []
-        # A Responses upstream has opaque values of its own; a chat one knows only the text.
-        self._sealed = self._api == "chat" and SEALED in include
+        self._sealed = SEALED in include
         self._out.limit = request["limits"]["max_response_bytes"]
         self._tools = ToolMap.of_entry(request)
         asked = request["request"].get("max_tool_calls") or MAX_CALLS

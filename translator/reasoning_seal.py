@@ -2,7 +2,8 @@
 
 A client that keeps no state here (`store: false`) asks for `reasoning.encrypted_content` and hands it back with the next
 turn; some (Codex) hand back nothing else of a reasoning item. The value is opaque, not secret: it holds what the client
-was shown anyway. Made where a reasoning item of a Chat upstream ends, and read by `translator.chat_messages`.
+was shown anyway. Made where a reasoning item ends to which its upstream gives no such value, and read by
+`translator.history`.
 
 It is not compressed. What zlib makes of a text differs from one build to the other, and whoever folds a log again on
 another machine must get the same bytes; nor can a value unpack to a thousand times its size.

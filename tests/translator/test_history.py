@@ -21,6 +21,7 @@ from tests.translator.bodies import (
     user,
 )
 from translator.protocol.errors import RequestError
+from translator.reasoning_seal import seal
 
 
 def refusal(items, history=()):
@@ -216,6 +217,14 @@ def test_reasoning_goes_up_without_what_is_opaque():
     several = [{"type": "reasoning_text", "text": text} for text in "ab"]
     (sent,) = up(opaque | {"content": several})
     assert sent["content"] == [{"type": "reasoning_text", "text": "a\nb"}]
+
+
+def test_reasoning_that_comes_back_sealed_goes_up_as_its_text():
+    item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": None}
+    (sent,) = up(item | {"encrypted_content": seal("because")})
+    assert sent["content"] == [{"type": "reasoning_text", "text": "because"}]
+    assert "encrypted_content" not in sent
+    assert up(item | {"encrypted_content": "theirs"}) == []
 
 
 @pytest.mark.parametrize(

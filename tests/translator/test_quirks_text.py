@@ -19,6 +19,7 @@ from tests.translator.drive import (
     text,
     whole_message,
 )
+from translator.reasoning_seal import seal
 
 CITE = {"type": "url_citation", "url": "https://a", "title": "A", "start_index": 0, "end_index": 1}
 
@@ -574,3 +575,16 @@ def test_an_item_that_is_whole_when_it_is_announced_is_shown() -> None:
     told = play(added(thought, 0), added(message("m", "all"), 1), completed())
     assert told.output[0]["summary"][0]["text"] == "so"
     assert told.output[1]["content"][0]["text"] == "all"
+
+
+@pytest.mark.parametrize("opaque", [None, "", "theirs"])
+def test_reasoning_carries_its_text_for_a_client_that_keeps_nothing_here(
+    opaque: str | None,
+) -> None:
+    """A Responses server without opaque values of its own (vLLM): else the client hands back nothing."""
+    content = [{"type": "reasoning_text", "text": "because"}]
+    item = {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": opaque}
+    events = (done({**item, "content": content}), completed())
+    (shown,) = play(*events, include=["reasoning.encrypted_content"]).output
+    assert shown["encrypted_content"] == (opaque or seal("because"))
+    assert play(*events).output[0].get("encrypted_content") == (opaque or None)
