@@ -7,12 +7,15 @@ approval or not. Called by `translator.toolmap`, and by `translator.preparation`
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from translator.declarations import Declaration
 
 Listed = Mapping[str, Any]
 """A tool as its server lists it: name, description, input_schema, annotations."""
+
+TOOL_FIELDS: Final = {"description": str, "input_schema": dict, "annotations": dict}
+"""What a list may say of a tool beside its name; each may be null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +112,19 @@ def listings(items: Iterable[dict[str, Any]]) -> dict[str, list[Listed]]:
     Lists of servers that an upstream runs are among the items: what is no tool there is passed over.
     """
     return {
-        label: [
-            one
-            for one in item["tools"]
-            if isinstance(one, dict) and isinstance(one.get("name"), str)
-        ]
+        label: [one for one in item["tools"] if is_tool(one)]
         for label, item in last_lists(items).items()
         if not item.get("error") and isinstance(item.get("tools"), list)
     }
+
+
+def is_tool(said: Any) -> bool:
+    """Whether an entry of a list says which tool it is, and the rest of it as it should be said."""
+    if not isinstance(said, dict) or not isinstance(said.get("name"), str):
+        return False
+    return all(
+        isinstance(said[key], kind | None) for key, kind in TOOL_FIELDS.items() if key in said
+    )
 
 
 def last_lists(items: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:

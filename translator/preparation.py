@@ -11,11 +11,12 @@ from itertools import chain
 from typing import Any
 
 from translator.declarations import declared
-from translator.mcp_servers import McpServer, last_lists, servers
+from translator.mcp_servers import McpServer, last_lists, listings, servers
 from translator.protocol.entries import RequestEntry
 from translator.protocol.errors import RequestError
 from translator.protocol.json import dumps
 from translator.protocol.tools import without_secrets
+from translator.toolmap import key_on_server, question_of
 
 Item = dict[str, Any]
 Items = Sequence[Item]
@@ -52,9 +53,13 @@ def unlisted(own: Iterable[McpServer], lists: Mapping[str, Item]) -> list[McpSer
 def holds(item: Item | None, server: McpServer) -> bool:
     """Whether a list is one of this server's, with every tool that may be seen now.
 
-    In a chain it carries what was declared then (`translator.request_entry.with_declaration`).
+    In a chain it carries what was declared then (`translator.request_entry.with_declaration`). One that failed is none,
+    and so is one that holds what is no tool: an upstream may have told it of a server of its own.
     """
-    if item is None or item.get("error"):
+    if item is None:
+        return False
+    listed = listings([item]).get(server.label)
+    if listed is None or len(listed) < len(item["tools"]):
         return False
     then, now = item.get("declared"), without_secrets(server.tool)
     if then is not None:
@@ -62,7 +67,7 @@ def holds(item: Item | None, server: McpServer) -> bool:
             return False
         if then.get("allowed_tools") not in (None, now.get("allowed_tools")):
             return False
-    return server.names() <= {one["name"] for one in item["tools"]}
+    return server.names() <= {one["name"] for one in listed}
 
 
 def approved_requests(items: Items, history: Items) -> list[Item]:
@@ -70,11 +75,19 @@ def approved_requests(items: Items, history: Items) -> list[Item]:
     answers = of_kind("mcp_approval_response", items)
     if not answers:
         return []
-    questions = of_kind("mcp_approval_request", history, items)
-    by_id = {one["id"]: one for one in questions if one.get("id")}
-    run = {one.get("approval_request_id") for one in of_kind("mcp_call", history, items)}
+    by_id = {one["id"]: one for one in questions(history, items) if one.get("id")}
+    run = set(filter(None, map(question_of, of_kind("mcp_call", history, items))))
     approved = [one["approval_request_id"] for one in answers if one["approve"]]
     return [by_id[one] for one in dict.fromkeys(approved) if one in by_id and one not in run]
+
+
+def questions(*parts: Items) -> list[Item]:
+    """The calls that the client was asked about. An upstream may ask, too: where it does not say what, it asks nothing."""
+    return [
+        one
+        for one in of_kind("mcp_approval_request", *parts)
+        if key_on_server(one) is not None and isinstance(one.get("arguments"), str)
+    ]
 
 
 def of_kind(kind: str, *parts: Items) -> list[Item]:
@@ -86,7 +99,7 @@ def check_approvals(
     items: Items, history: Items, own: Iterable[McpServer], approved: Items
 ) -> None:
     """Refuse answers to questions that were not asked, and approved calls of servers that are not declared again."""
-    known = {one.get("id") for one in of_kind("mcp_approval_request", history, items)}
+    known = {one.get("id") for one in questions(history, items)}
     verdicts: dict[str, bool] = {}
     for index, item in enumerate(items):
         if item["type"] != "mcp_approval_response":

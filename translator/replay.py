@@ -27,7 +27,8 @@ from translator.declarations import WEB_SEARCH
 from translator.ids import replayed_call_id
 from translator.items import CALLS
 from translator.protocol.json import dumps
-from translator.toolmap import ToolMap, key_on_server
+from translator.toolmap import ToolMap, key_on_server, question_of
+from translator.upstream_item import arguments_of
 
 Item = dict[str, Any]
 
@@ -76,8 +77,14 @@ class Conversation:
 
     def __init__(self, items: list[Item], tools: ToolMap) -> None:
         self._tools = tools
-        self._requests = by_id(items, "mcp_approval_request", "id")
-        self._approved = by_id(items, "mcp_call", "approval_request_id")
+        self._requests = {
+            item["id"]: item for item in items if item["type"] == "mcp_approval_request"
+        }
+        self._approved = {
+            asked: item
+            for item in items
+            if item["type"] == "mcp_call" and (asked := question_of(item))
+        }
         self._answered = {
             item["approval_request_id"] for item in items if item["type"] == "mcp_approval_response"
         }
@@ -88,7 +95,7 @@ class Conversation:
         """The call that an item stands for, and its output."""
         match item["type"]:
             case "mcp_call":
-                if was_cut(item) or item.get("approval_request_id") in self._answered:
+                if was_cut(item) or question_of(item) in self._answered:
                     return None  # nothing was called, or its answer stands for it
                 return on_server(item, item["id"], self._tools, result_of(item))
             case "web_search_call" if known_result(item) is not None:
@@ -117,17 +124,12 @@ def round_of(item: Item) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def by_id(items: list[Item], kind: str, key: str) -> dict[Any, Item]:
-    """The items of a kind by one of their fields, where they have it."""
-    return {item[key]: item for item in items if item["type"] == kind and item.get(key)}
-
-
 def on_server(
     item: Item, place: str, tools: ToolMap, output: str | list[Item]
 ) -> tuple[Item, Item] | None:
     """A call of an MCP tool, or what was asked about it, and its output; nothing if the item does not say which tool."""
     key = key_on_server(item)
-    return key and pair_of(place, tools.visible(key), item.get("arguments") or "", output)
+    return key and pair_of(place, tools.visible(key), arguments_of(item), output)
 
 
 def search(item: Item) -> tuple[Item, Item]:

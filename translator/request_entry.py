@@ -116,10 +116,14 @@ def history_of(entry: RequestEntry, output: Sequence[dict[str, Any]]) -> list[di
 def with_declaration(
     item: dict[str, Any], declared_then: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    """A server's list with what the request had declared of the server: a later turn may declare another one."""
-    if item["type"] != "mcp_list_tools" or item["server_label"] not in declared_then:
+    """A server's list with what the request had declared of the server: a later turn may declare another one.
+
+    Lists of servers that an upstream runs are among the items, and need not say whose they are.
+    """
+    label = item.get("server_label") if item["type"] == "mcp_list_tools" else None
+    tool = declared_then.get(label) if isinstance(label, str) else None
+    if tool is None:
         return item
-    tool = declared_then[item["server_label"]]
     return item | {"declared": {key: tool.get(key) for key in ("server_url", "allowed_tools")}}
 
 

@@ -196,6 +196,12 @@ def key_on_server(item: Mapping[str, Any]) -> Key | None:
     return Key(str(name), server=str(label)) if known else None
 
 
+def question_of(call: Mapping[str, Any]) -> str | None:
+    """The id of the question behind a call of a server's tool, where it says one."""
+    asked = call.get("approval_request_id")
+    return asked if isinstance(asked, str) else None
+
+
 def tool_of(declaration: Declaration) -> Tool:
     """The tool that a declaration stands for."""
     key = declaration.key

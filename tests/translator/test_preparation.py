@@ -54,6 +54,39 @@ def test_a_server_is_listed_again_where_the_chain_knows_another_or_less_of_it(th
     assert needed(chain, tools=[SERVER | now]) == (["docs"] if again else [], [])
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        *({"tools": tools} for tools in (None, "look", [5], [{"foo": 1}], [{"name": ["look"]}])),
+        {"tools": [{"name": "look", "annotations": "x"}]},
+        {"server_label": ["docs"]},
+        {"server_label": None},
+    ],
+    ids=str,
+)
+def test_a_list_that_an_upstream_told_oddly_is_no_list_of_the_server(said):
+    silent = {key: value for key, value in LISTED.items() if key not in said}
+    for item in (LISTED | said, silent):
+        entry = {"request": {"tools": [SERVER]}, "input": [], "history": []}
+        assert needed([item]) == needed(history_of(entry, [item])) == (["docs"], [])
+
+
+@pytest.mark.parametrize("odd", ["server_label", "name", "arguments"])
+def test_a_question_that_does_not_say_what_is_asked_cannot_be_answered(odd):
+    said = asked()
+    silent = {key: value for key, value in said.items() if key != odd}
+    for question in (silent, said | {odd: None}, said | {odd: ["x"]}):
+        made = request(tools=[SERVER], input=[answered(True)])
+        with pytest.raises(RequestError) as caught:
+            check(made, [question])
+        assert caught.value.param == "input[0].approval_request_id"
+
+
+def test_a_call_that_names_no_question_leaves_the_question_open():
+    asking = [LISTED, asked(), ran(approval_request_id=["mcpr_1"])]
+    assert needed(asking, [answered(True)]) == ([], ["mcpr_1"])
+
+
 def test_servers_of_additional_tools_count_and_those_of_an_earlier_turn_do_not():
     assert needed(items=[additional(OTHER)]) == (["docs", "b"], [])
     assert needed([additional({"type": "web_search"})], tools=()) == ([], [])

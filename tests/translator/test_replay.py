@@ -161,11 +161,29 @@ def test_what_is_called_behind_an_answer_is_another_turn_of_the_models():
         {"type": "mcp_approval_request", "id": "x", "name": "n"},
         {"type": "mcp_call", "id": "x", "name": None, "server_label": "up", "output": "o"},
         {"type": "mcp_call", "id": "x"},
+        {
+            "type": "mcp_list_tools",
+            "server_label": "docs",
+            "tools": [{"name": "look", "annotations": 5}],
+        },
     ],
     ids=str,
 )
 def test_what_an_upstream_ran_itself_and_told_oddly_is_passed_over(odd):
     assert up(odd, ran()) == up(ran())
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        ({"arguments": {"a": 1}}, '{"a":1}'),
+        ({"arguments": None}, "{}"),
+        ({"arguments": 5}, "{}"),
+        ({"approval_request_id": ["x"]}, '{"a":1}'),
+    ],
+)
+def test_a_call_that_an_upstream_ran_and_told_oddly_is_told_as_far_as_it_can_be(said, heard):
+    assert up(ran(**said)) == [("#0", "docs__look", heard), ("#0", "seen")]
 
 
 def test_a_call_that_was_cut_off_and_never_ran_was_no_call():
