@@ -80,22 +80,16 @@ class Conversation:
         self._requests = {
             item["id"]: item for item in items if item["type"] == "mcp_approval_request"
         }
-        self._approved = {
-            asked: item
-            for item in items
-            if item["type"] == "mcp_call" and (asked := question_of(item))
-        }
-        self._answered = {
-            item["approval_request_id"] for item in items if item["type"] == "mcp_approval_response"
-        }
-        # To each question so far: a client may answer again.
-        self._answers: Counter[str] = Counter()
+        self._led_to = led_to(items)
+        # By identity: a call that was approved and not run, being one too many, has no id.
+        self._told = set(map(id, self._led_to.values()))
+        self._answers: Counter[str] = Counter()  # to each question so far
 
     def pair(self, item: Item) -> tuple[Item, Item] | None:
         """The call that an item stands for, and its output."""
         match item["type"]:
             case "mcp_call":
-                if was_cut(item) or question_of(item) in self._answered:
+                if was_cut(item) or id(item) in self._told:
                     return None  # nothing was called, or its answer stands for it
                 return on_server(item, item["id"], self._tools, result_of(item))
             case "web_search_call" if known_result(item) is not None:
@@ -103,12 +97,44 @@ class Conversation:
             case "mcp_approval_response":
                 # `check_approvals` has seen it.
                 request = self._requests[item["approval_request_id"]]
-                output = answer(item, self._approved.get(request["id"]))
-                self._answers[request["id"]] += 1
-                place = f"{request['id']}/{self._answers[request['id']]}"
+                place = place_of(item, self._answers)
+                output = answer(item, self._led_to.get(place))
                 return on_server(request, place, self._tools, output)
             case _:
                 return None
+
+
+def place_of(response: Item, answers: Counter[str]) -> str:
+    """A name for the next answer to a question, which is counted: a client may answer again."""
+    asked: str = response["approval_request_id"]
+    answers[asked] += 1
+    return f"{asked}/{answers[asked]}"
+
+
+def led_to(items: Iterable[Item]) -> dict[str, Item]:
+    """The run that each yes led to, by the answer's place.
+
+    A yes that is repeated means the run that was. One after which the model spoke before any run has led to none: a later
+    answer does not change what the model knew when it spoke.
+    """
+    answers: Counter[str] = Counter()
+    ran: dict[str, Item] = {}
+    waiting: dict[str, list[str]] = {}
+    found: dict[str, Item] = {}
+    for item in items:
+        if item["type"] == "mcp_approval_response":
+            place, asked = place_of(item, answers), item["approval_request_id"]
+            if not item["approve"]:
+                continue
+            if asked in ran:
+                found[place] = ran[asked]
+            waiting.setdefault(asked, []).append(place)
+        elif item["type"] == "mcp_call" and (asked := question_of(item)):
+            ran[asked] = item
+            found |= dict.fromkeys(waiting.pop(asked, ()), item)
+        elif item.get("role") == "assistant":
+            waiting.clear()
+    return found
 
 
 def was_cut(item: Item) -> bool:

@@ -51,6 +51,10 @@ def up(*history, items=(), **fields):
     return [short.get(i["type"], lambda i: i["type"])(i) for i in sent][:-1]
 
 
+def message(text):
+    return {"type": "message", "role": "assistant", "content": text, "id": "msg_1"}
+
+
 def failure(message):
     return json.dumps({"error": message}, separators=(",", ":"))
 
@@ -96,7 +100,7 @@ def test_images_of_a_result_go_up_beside_its_text():
 
 
 def test_calls_in_a_row_are_one_turn_and_their_outputs_follow_in_order():
-    said = {"type": "message", "role": "assistant", "content": "so", "id": "msg_1"}
+    said = message("so")
     call = {"type": "function_call", "call_id": "c", "name": "get", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c", "output": "o"}
     assert up(search(), ran(), said, search("ws_2"), call, items=[output]) == [
@@ -200,6 +204,42 @@ def test_an_approved_call_stands_once_where_it_was_approved():
         ("#0", "docs__look", '{"a":1}'),
         ("#0", "seen"),
         "message",
+    ]
+
+
+def test_an_answer_stays_what_it_was_when_the_client_changes_its_mind():
+    refused = failure("The user did not approve this call.")
+    called = lambda at: (f"#{at}", "docs__look", '{"a":1}')  # noqa: E731
+    said, run = message("So not."), ran(approval_request_id="mcpr_1")
+    no_then_yes = [asked(), answered(False), said, answered(True), run]
+    assert up(*no_then_yes) == [called(0), ("#0", refused), "message", called(1), ("#1", "seen")]
+    yes_then_no = [asked(), answered(True), run, said, answered(False)]
+    assert up(*yes_then_no) == [called(0), ("#0", "seen"), "message", called(1), ("#1", refused)]
+    yes_again = [asked(), answered(True), run, said, answered(True)]
+    assert up(*yes_again) == [called(0), ("#0", "seen"), "message", called(1), ("#1", "seen")]
+    gone = failure("The tool is not available any more.")
+    gone_then_there = [asked(), answered(True), said, answered(True), run]
+    assert up(*gone_then_there) == [called(0), ("#0", gone), "message", called(1), ("#1", "seen")]
+
+
+def test_an_answer_that_is_said_twice_in_one_turn_means_one_run():
+    run = ran(approval_request_id="mcpr_1")
+    twice = up(asked(), answered(True), answered(True), run)
+    assert [one[1] for one in twice] == ["docs__look", "docs__look", "seen", "seen"]
+
+
+def test_a_run_that_comes_behind_what_the_model_said_to_it_is_not_lost():
+    run = ran(approval_request_id="mcpr_1")
+    assert up(asked(), answered(True), message("Seen."), run)[-1] == ("#1", "seen")
+    assert up(asked(), run, answered(True)) == [("#0", "docs__look", '{"a":1}'), ("#0", "seen")]
+
+
+def test_a_call_of_which_only_a_refusal_is_left_stands_for_itself():
+    run = ran(approval_request_id="mcpr_1")
+    assert up(asked(), answered(False), run)[1:] == [
+        ("#1", "docs__look", '{"a":1}'),
+        ("#0", failure("The user did not approve this call.")),
+        ("#1", "seen"),
     ]
 
 
