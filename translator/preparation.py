@@ -62,7 +62,7 @@ def holds(item: Item | None, server: McpServer) -> bool:
     if listed is None or len(listed) < len(item["tools"]):
         return False
     then, now = item.get("declared"), without_secrets(server.tool)
-    if then is not None:
+    if isinstance(then, dict):
         if then.get("server_url") != now.get("server_url"):
             return False
         if then.get("allowed_tools") not in (None, now.get("allowed_tools")):

@@ -6,7 +6,8 @@ items, those replaced by a `function_call` and a `function_call_output` each; no
 
 A public item does not tell all that the model was told (a search shows its query, never what was found). Where the
 log of its response has it, the item carries it as `result`: `{"content": text, "images": [data URLs], "round": "resp_…/n"}`,
-put there when the history was read. A search without it is left out: what the model made of it stands in its messages.
+put there when the history was read; a client's word for it does not count (`translator.protocol.request`). A search
+without it is left out: what the model made of it stands in its messages.
 
 | item                                        | becomes                                               |
 |---------------------------------------------|-------------------------------------------------------|
@@ -28,7 +29,7 @@ from translator.ids import replayed_call_id
 from translator.items import CALLS
 from translator.protocol.json import dumps
 from translator.toolmap import ToolMap, key_on_server, question_of
-from translator.upstream_item import arguments_of
+from translator.upstream_item import arguments_of, listed
 
 Item = dict[str, Any]
 
@@ -160,9 +161,11 @@ def on_server(
 
 def search(item: Item) -> tuple[Item, Item]:
     """A web search and what was found."""
-    action = item.get("action") or {}
-    queries = action.get("queries") or []
-    asked = {"queries": queries} if len(queries) > 1 else {"query": action.get("query") or ""}
+    action = item.get("action")
+    said = action if isinstance(action, dict) else {}  # it may come from a client
+    query, queries = said.get("query"), texts_in(said.get("queries"))
+    one = query if isinstance(query, str) else ""
+    asked = {"queries": queries} if len(queries) > 1 else {"query": one}
     return pair_of(item["id"], WEB_SEARCH, dumps(asked).decode(), result_of(item))
 
 
@@ -198,8 +201,12 @@ def known_result(item: Item) -> str | list[Item] | None:
     result = item.get("result")
     if not isinstance(result, dict) or not isinstance(result.get("content"), str):
         return None
-    images = result.get("images")
-    return output_of(result["content"], images if isinstance(images, list) else None)
+    return output_of(result["content"], texts_in(result.get("images")))
+
+
+def texts_in(value: Any) -> list[str]:
+    """The texts in a list; anything else says nothing."""
+    return [one for one in listed(value) if isinstance(one, str)]
 
 
 def output_of(content: str, images: list[str] | None) -> str | list[Item]:

@@ -31,10 +31,12 @@ TOLD = st.builds(
         arguments=st.just("{}") | ODD,
         approval_request_id=ODD,
         tools=st.just([{"name": "look"}]) | ODD,
-        action=ODD,
+        action=ODD | some(query=ODD, queries=ODD),
         output=ODD,
         error=ODD,
         status=ODD,
+        declared=ODD | some(server_url=ODD, allowed_tools=ODD),
+        result=ODD | some(content=st.just("seen") | ODD, images=ODD, round=ODD),
     ),
 )
 SERVERS = st.builds(

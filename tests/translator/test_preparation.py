@@ -87,6 +87,11 @@ def test_a_call_that_names_no_question_leaves_the_question_open():
     assert needed(asking, [answered(True)]) == ([], ["mcpr_1"])
 
 
+def test_a_list_of_which_it_is_not_known_what_was_declared_goes_by_what_it_lists():
+    for odd in ("x", None, 5):
+        assert needed([LISTED | {"declared": odd}]) == ([], [])
+
+
 def test_servers_of_additional_tools_count_and_those_of_an_earlier_turn_do_not():
     assert needed(items=[additional(OTHER)]) == (["docs", "b"], [])
     assert needed([additional({"type": "web_search"})], tools=()) == ([], [])

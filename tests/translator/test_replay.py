@@ -68,6 +68,20 @@ def test_a_search_comes_back_with_what_it_found_and_without_that_not_at_all():
         assert up(search(result=None) | odd) == []
 
 
+@pytest.mark.parametrize(
+    ("action", "asked"),
+    [
+        ("x", '{"query":""}'),
+        (None, '{"query":""}'),
+        ({"query": 5, "queries": "ab"}, '{"query":""}'),
+        ({"query": "q", "queries": ["a", 5]}, '{"query":"q"}'),
+        ({"queries": ["a", 5, "b"]}, '{"queries":["a","b"]}'),
+    ],
+)
+def test_a_search_that_is_told_oddly_still_comes_back_with_what_it_found(action, asked):
+    assert up(search() | {"action": action}) == [("#0", "web_search", asked), ("#0", "found")]
+
+
 def test_a_call_on_a_server_comes_back_under_its_visible_name():
     assert up(ran()) == [("#0", "docs__look", '{"a":1}'), ("#0", "seen")]
     elsewhere = ran(server_label="gone", name="odd name")
@@ -97,6 +111,11 @@ def test_images_of_a_result_go_up_beside_its_text():
             {"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "auto"},
         ],
     )
+
+
+def test_images_of_a_result_that_are_none_do_not_go_up():
+    for images in ([5], "x", [None]):
+        assert up(ran(result={"content": "c", "images": images}))[1] == ("#0", "c")
 
 
 def test_calls_in_a_row_are_one_turn_and_their_outputs_follow_in_order():

@@ -49,6 +49,29 @@ def test_items_without_a_type_are_messages_or_references():
     assert made.body["input"] == items
 
 
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "web_search_call", "action": {"type": "search", "query": "q"}},
+        {"type": "mcp_call", "server_label": "s", "name": "n", "arguments": "{}", "output": "o"},
+        {"type": "mcp_list_tools", "server_label": "s", "tools": [{"name": "n"}]},
+        {"type": "mcp_approval_request", "server_label": "s", "name": "n", "arguments": "{}"},
+        {"type": "mcp_approval_response", "approval_request_id": "a", "approve": True},
+        {"type": "function_call", "call_id": "c", "name": "n", "arguments": "{}"},
+        {"type": "custom_tool_call", "call_id": "c", "name": "n", "input": ""},
+    ],
+    ids=lambda item: item["type"],
+)
+def test_what_only_the_gateway_can_know_of_an_item_is_not_believed_of_a_client(item):
+    known = {"result": {"content": "c", "images": [5], "round": "r/1"}, "declared": "x"}
+    assert request(input=[item | known]).input == [item]
+
+
+def test_what_an_image_has_given_is_its_clients_to_say():
+    item = {"type": "image_generation_call", "id": "ig_1", "result": "QQ=="}
+    assert request(input=[item]).input == [item]
+
+
 def test_what_a_silent_request_means():
     made = request()
     assert (made.model, made.stream, made.store, made.background) == ("tiny", False, True, False)

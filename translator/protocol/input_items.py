@@ -232,6 +232,23 @@ ITEM_TAGS: Final = {
 }
 
 
+NOTES: Final = frozenset({"declared", "result"})
+"""What the gateway itself puts into items of the types below, once it has read the log that they are from."""
+
+NOTED: Final = frozenset(
+    {
+        "custom_tool_call",
+        "function_call",
+        "mcp_approval_request",
+        "mcp_approval_response",
+        "mcp_call",
+        "mcp_list_tools",
+        "web_search_call",
+    }
+)
+"""Calls, and what is about those that the gateway runs. Elsewhere a `result` is the item's own: an image's."""
+
+
 def item_type(item: dict[str, Any]) -> Any:
     """The type of an item; one that says none is a message, or a reference if it is only an id."""
     kind = item.get("type")

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError
 from pydantic_core import PydanticCustomError
 
 from translator.protocol.errors import RequestError
-from translator.protocol.input_items import Input, item_type
+from translator.protocol.input_items import NOTED, NOTES, Input, item_type
 from translator.protocol.json import MAX_DEPTH, Json, loads
 from translator.protocol.refusal import refusal
 from translator.protocol.tools import AnyTool, ToolChoice
@@ -157,7 +157,8 @@ class Request:
     """A create request whose shape is right.
 
     `body` is what the client sent, unknown fields included; `input` is its input as a list of items
-    that all have a type (a string becomes one user message). Neither is ever changed.
+    that all have a type (a string becomes one user message), without what only the gateway can know of them. Neither is
+    ever changed.
     """
 
     body: dict[str, Any]
@@ -257,10 +258,20 @@ def refuse_combinations(body: dict[str, Any]) -> None:
 
 
 def items(given: Json) -> list[dict[str, Any]]:
-    """The input as items that all have a type."""
+    """The input as items that all have a type, without what only the gateway can know of them."""
     if given is None:
         return []
     if isinstance(given, str):
         part = {"type": "input_text", "text": given}
         return [{"type": "message", "role": "user", "content": [part]}]
-    return [item if item.get("type") else item | {"type": item_type(item)} for item in given]
+    return [
+        without_notes(item) if item.get("type") else item | {"type": item_type(item)}
+        for item in given
+    ]
+
+
+def without_notes(item: dict[str, Any]) -> dict[str, Any]:
+    """An item as a client may say it: what the gateway notes in items would be believed further on."""
+    if item["type"] not in NOTED or NOTES.isdisjoint(item):
+        return item
+    return {key: value for key, value in item.items() if key not in NOTES}
