@@ -65,7 +65,9 @@ def holds(item: Item | None, server: McpServer) -> bool:
     if isinstance(then, dict):
         if then.get("server_url") != now.get("server_url"):
             return False
-        if then.get("allowed_tools") not in (None, now.get("allowed_tools")):
+        if then.get("allowed_tools") == now.get("allowed_tools"):
+            return True  # a name that is not there by now is not one of the server's
+        if then.get("allowed_tools") is not None:
             return False
     return server.names() <= {one["name"] for one in listed}
 

@@ -46,6 +46,14 @@ def test_a_server_is_listed_again_where_a_tool_is_allowed_that_it_has_not_listed
         ({"allowed_tools": ["look"]}, {"allowed_tools": ["look"]}, False),
         ({"allowed_tools": ["look", "more"]}, {"allowed_tools": {"read_only": True}}, True),
         ({}, {"allowed_tools": ["look"]}, False),
+        ({}, {"allowed_tools": ["look", "more"]}, True),
+        ({"allowed_tools": ["look", "typo"]}, {"allowed_tools": ["look", "typo"]}, False),
+        ({"allowed_tools": {"tool_names": ["a"]}}, {"allowed_tools": {"tool_names": ["a"]}}, False),
+        (
+            {"allowed_tools": ["typo"]},
+            {"allowed_tools": ["typo"], "server_url": "https://new.example/mcp"},
+            True,
+        ),
     ],
 )
 def test_a_server_is_listed_again_where_the_chain_knows_another_or_less_of_it(then, now, again):
