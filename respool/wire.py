@@ -11,6 +11,7 @@ import secrets
 from http import HTTPStatus
 from typing import Any, Final
 
+from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.request_id import kind_of
@@ -39,6 +40,10 @@ NOT_HTTP: Final = "Invalid HTTP request received."
 
 class _HeadTooLarge(Exception):
     """Raised into the parser, which then stops."""
+
+
+class _Tunnel(Exception):
+    """The same, for CONNECT: what follows its head has no bounds that HTTP knows, and nothing here is a proxy."""
 
 
 class Wire(HttpToolsProtocol):
@@ -77,10 +82,38 @@ class Wire(HttpToolsProtocol):
             self._refuse(Overloaded(TOO_MANY, code="too_many_connections", headers=headers))
             return
         self._progress = False
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
         self._idle = 0 if self._progress else self._idle + len(data)
         if self._idle > MAX_HEAD_BYTES and not self._refused:
             self._refuse(_of(431, HEAD_TOO_LARGE))
+
+    def _parse(self, data: bytes) -> None:
+        """As uvicorn does, but every request stays one of HTTP, whatever it would rather be.
+
+        Who asks for an upgrade may be ignored, and sends its body all the same (RFC 9110, 7.8). The parser takes that body
+        for another protocol's, or for the next request: it gets the head again, without the wish.
+        """
+        rest = memoryview(data)  # as a copy for each of many short requests would add up
+        try:
+            while True:
+                try:
+                    self.parser.feed_data(rest)
+                except HttpParserUpgrade as wish:
+                    rest = rest[wish.args[0] :]
+                    self.parser.feed_data(self._head_without_upgrade())
+                else:
+                    return
+        except HttpParserError:
+            self.logger.warning(NOT_HTTP)
+            self.send_400_response(NOT_HTTP)
+
+    def _head_without_upgrade(self) -> bytes:
+        """The head that was just read. It had been valid, and so had each of its parts."""
+        version = self.parser.get_http_version().encode()
+        first = b"%b %b HTTP/%b\r\n" % (self.parser.get_method(), self.url, version)
+        kept = (b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade")
+        return first + b"".join(kept) + b"\r\n"
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -99,7 +132,11 @@ class Wire(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
+        """The head is there, unless it comes again without its wish for an upgrade."""
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise _Tunnel
+            return
         self._head_is_there()
         super().on_headers_complete()
 
@@ -111,7 +148,8 @@ class Wire(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """A request ends."""
         self._progress = True
-        super().on_message_complete()
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
 
     def _await_head(self) -> None:
         if self._head_timer is None:
@@ -164,9 +202,6 @@ class Wire(HttpToolsProtocol):
             log.info("%s: not a request: %d", *line, extra={"request": request_id})
             self.transport.write(head.encode() + body)
         self.transport.close()
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """Nothing: the application answers, and says that there is no such route."""
 
 
 def bounded(max_connections: int) -> type[Wire]:

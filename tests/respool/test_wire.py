@@ -6,7 +6,7 @@ import logging
 
 import pytest
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
 from respool import wire
@@ -23,10 +23,15 @@ async def hello(request):
     return PlainTextResponse(f"{len(await request.body())}")
 
 
+async def headers(request):
+    return JSONResponse(list(request.headers))
+
+
 @pytest.fixture
 async def port():
     listener = bind("127.0.0.1", 0)
-    http = Http(Starlette(routes=[Route("/", hello, methods=["GET", "POST"])]), listener, drain_s=0)
+    routes = [Route("/", hello, methods=["GET", "POST"]), Route("/headers", headers)]
+    http = Http(Starlette(routes=routes), listener, drain_s=0)
     running = asyncio.create_task(http.run())
     yield listener.getsockname()[1]
     http.cut()
@@ -120,6 +125,67 @@ async def test_a_websocket_is_answered_without_advice_in_the_log(port, caplog):
     writer.close()
     await writer.wait_closed()
     assert "uvicorn[standard]" not in caplog.text
+
+
+UPGRADES = [
+    b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n",
+    b"UPGRADE: websocket\r\nConnection: keep-alive, upgrade\r\n",
+    b"connection: upgrade\r\nupgrade: a\r\nx:\r\nupgrade: TLS/1.0\r\n",
+]
+LAST = GET + b"connection: close\r\n\r\n"
+BODIES = {
+    "fixed": (b"content-length: 7\r\n", b"GET / H"),
+    "chunked": (b"transfer-encoding: chunked\r\n", b"3\r\nGET\r\n4\r\n / H\r\n0\r\n\r\n"),
+}
+
+
+def told(answer: bytes) -> list[bytes]:
+    """The bodies of the answers, each of which is a 200 without line breaks of its own."""
+    found = answer.split(b"HTTP/1.1 ")[1:]
+    assert all(each.startswith(b"200 ") for each in found), answer
+    return [each.rpartition(b"\r\n\r\n")[2] for each in found]
+
+
+@pytest.mark.parametrize("upgrade", UPGRADES, ids=["h2c", "websocket", "two"])
+@pytest.mark.parametrize("body", BODIES)
+async def test_who_asks_for_an_upgrade_is_served_with_its_body_and_what_follows(
+    port, upgrade, body
+):
+    framing, sent = BODIES[body]
+    whole = (POST + upgrade + framing + b"\r\n" + sent) * 2 + GET + upgrade + b"\r\n" + LAST
+    assert told(await say(port, whole)) == [b"7", b"7", b"0", b"0"]
+
+
+@pytest.mark.parametrize("body", BODIES)
+async def test_an_upgrade_is_ignored_wherever_its_request_is_cut(port, body):
+    framing, sent = BODIES[body]
+    whole = POST + UPGRADES[0] + framing + b"\r\n" + sent + LAST
+    pieces = [whole[at : at + 1] for at in range(len(whole))]
+    assert told(await say(port, *pieces)) == [b"7", b"0"]
+
+
+async def test_a_body_that_an_upgrade_was_to_wait_for_is_asked_for_and_read(port):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(POST + UPGRADES[0] + b"expect: 100-continue\r\ncontent-length: 36\r\n\r\n")
+    assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    writer.write(GET + b"x: 12345678\r\n\r\n" + LAST)
+    async with asyncio.timeout(5):
+        assert told(await reader.read()) == [b"36", b"0"]
+    writer.close()
+
+
+async def test_the_application_hears_of_no_upgrade(port):
+    answer = await say(
+        port, b"GET /headers HTTP/1.1\r\nhost: x\r\na: b \r\n" + UPGRADES[0] + b"\r\n" + LAST
+    )
+    names = json.loads(told(answer)[0])
+    assert names == ["host", "a", "connection", "http2-settings"]
+
+
+@pytest.mark.parametrize("target", [b"/", b"x:443"])
+async def test_a_tunnel_is_refused_and_nothing_in_it_is_a_request(port, target):
+    connect = b"CONNECT " + target + b" HTTP/1.1\r\nhost: x\r\n\r\n"
+    assert refused(await say(port, connect + GET + b"\r\n")) == 400
 
 
 @pytest.fixture
