@@ -15,6 +15,7 @@ from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.request_id import kind_of
+from respool.reply import Reply
 from streams import metrics
 from translator.protocol.errors import INVALID_REQUEST, Overloaded, RespoolError, retry_after
 from translator.protocol.json import dumps
@@ -26,8 +27,13 @@ MAX_HEAD_BYTES: Final = 64 << 10
 take 8 to 32 KiB; keys, cookies and trace headers of clients fit many times."""
 
 HEAD_S: Final = 30.0
-"""How long the headers of a request may take, and a new connection may be silent. Honest ones take one packet; as long
-as a browser's connection that was opened in advance waits for its first request."""
+"""How long the headers of a request may take, blank lines before it too, and a new connection may be silent. Honest ones
+take one packet; as long as a browser's connection that was opened in advance waits for its first request."""
+
+LINGER_S: Final = 5.0
+"""How long the rest of a body is thrown away whose request has its answer: many clients read none before they have sent
+all, and with bytes unread a close is a reset, which can take the answer with it. 24 MiB do within it on a fast line; less
+than anybody may be silent."""
 
 RETRY_AFTER_MS: Final = 1000
 """Connections come and go by the second."""
@@ -50,7 +56,7 @@ class Wire(HttpToolsProtocol):
     """One connection."""
 
     # Beside uvicorn's own attributes: with these among them a connection would have a dict of its own, 1.5 KB.
-    __slots__ = ("_head", "_head_timer", "_idle", "_progress", "_refused", "_surplus")
+    __slots__ = ("_head", "_head_timer", "_idle", "_leaving", "_progress", "_surplus")
 
     max_connections = 0
     """Connections to this process; 0: no bound. Set by `bounded`."""
@@ -63,7 +69,9 @@ class Wire(HttpToolsProtocol):
         """Bytes of the request's names and values so far."""
         self._idle = 0
         """Bytes since the last that belonged to a body, or ended a request."""
-        self._progress = self._refused = False
+        self._progress = False
+        self._leaving = False
+        """Set once nothing more is read: what comes is thrown away."""
         super().connection_made(transport)
         self._surplus = 0 < self.max_connections < len(self.connections)
         self._await_head()
@@ -75,7 +83,7 @@ class Wire(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the client."""
-        if self._refused or self.transport.is_closing():
+        if self._leaving or self.transport.is_closing():
             return
         if self._surplus:
             headers = retry_after(RETRY_AFTER_MS)
@@ -85,8 +93,13 @@ class Wire(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._parse(data)
         self._idle = 0 if self._progress else self._idle + len(data)
-        if self._idle > MAX_HEAD_BYTES and not self._refused:
+        if self._leaving:
+            return
+        if self._idle > MAX_HEAD_BYTES:
             self._refuse(_of(431, HEAD_TOO_LARGE))
+        elif not self._answering():
+            # A blank line stopped uvicorn's timer for idle connections, and may do so for ever: it begins a head.
+            self._await_head()
 
     def _parse(self, data: bytes) -> None:
         """As uvicorn does, but every request stays one of HTTP, whatever it would rather be.
@@ -139,6 +152,9 @@ class Wire(HttpToolsProtocol):
             return
         self._head_is_there()
         super().on_headers_complete()
+        reply: Any = self.cycle
+        reply.__class__ = Reply  # uvicorn makes one of its own, and asks nobody
+        reply.leave = self._linger
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
@@ -162,11 +178,29 @@ class Wire(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._head_timer = None
-        cycle: Any = self.cycle
-        if cycle is not None and not cycle.response_complete:
+        if self._answering():
             self._await_head()  # an answer is under way; what was sent behind its request can wait
         elif not self.transport.is_closing():
             self._refuse(_of(408, HEAD_TOO_SLOW))
+
+    def _answering(self) -> bool:
+        cycle: Any = self.cycle  # None before the first request, whatever its type says
+        return cycle is not None and not cycle.response_complete
+
+    def _linger(self) -> None:
+        """An answer is out that was the last, since its request had come in part: let the client read it, and leave.
+
+        What is in the pipeline stays there: it was sent before the client had read `connection: close`.
+        """
+        if self.transport.is_closing():
+            return
+        self._leaving = True
+        self._head_is_there()
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        # Not closed, which would wait for a client that does not read.
+        self.timeout_keep_alive_task = self.loop.call_later(LINGER_S, self.transport.abort)
 
     def _count(self, size: int) -> None:
         self._head += size
@@ -183,9 +217,8 @@ class Wire(HttpToolsProtocol):
 
     def _refuse(self, error: RespoolError) -> None:
         """Say so, unless an answer is under way that this would break into, and close."""
-        self._refused = True
-        cycle: Any = self.cycle  # None before the first request, whatever its type says
-        if cycle is None or cycle.response_complete or not cycle.response_started:
+        self._leaving = True
+        if not self._answering() or not self.cycle.response_started:
             request_id = f"req_{secrets.token_hex(16)}"
             body = dumps(error.body())
             headers = {

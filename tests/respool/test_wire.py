@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from contextlib import asynccontextmanager
 
 import pytest
 from starlette.applications import Starlette
@@ -27,15 +28,24 @@ async def headers(request):
     return JSONResponse(list(request.headers))
 
 
+@asynccontextmanager
+async def serving(app):
+    """The port on which it is served, and the connections that the server has."""
+    listener = bind("127.0.0.1", 0)
+    http = Http(app, listener, drain_s=0)
+    running = asyncio.create_task(http.run())
+    try:
+        yield listener.getsockname()[1], http._server.server_state.connections
+    finally:
+        http.cut()
+        await running
+
+
 @pytest.fixture
 async def port():
-    listener = bind("127.0.0.1", 0)
     routes = [Route("/", hello, methods=["GET", "POST"]), Route("/headers", headers)]
-    http = Http(Starlette(routes=routes), listener, drain_s=0)
-    running = asyncio.create_task(http.run())
-    yield listener.getsockname()[1]
-    http.cut()
-    await running
+    async with serving(Starlette(routes=routes)) as (port, _connections):
+        yield port
 
 
 async def say(port, *pieces: bytes) -> bytes:
@@ -251,3 +261,125 @@ async def test_a_slow_head_behind_an_open_answer_does_not_cut_it(monkeypatch):
     writer.close()
     http.cut()
     await running
+
+
+async def early(_scope, _receive, send):
+    """Answers at once, whatever the body is."""
+    body = b"no"
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": 404, "headers": [length]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def answered(reader) -> bytes:
+    """Head and body of an answer of `early`."""
+    async with asyncio.timeout(5):
+        return await reader.readuntil(b"\r\n\r\n") + await reader.readexactly(2)
+
+
+def gone_despite(writer, more: bytes, connections):
+    """Whether the server has left, however often more is sent."""
+
+    def gone() -> bool:
+        if not writer.is_closing():
+            writer.write(more)
+        return not connections
+
+    return gone
+
+
+PART = POST + b"content-length: 1000\r\n\r\n"
+
+
+async def test_a_blank_line_after_an_answer_holds_no_connection(monkeypatch):
+    monkeypatch.setattr(wire, "HEAD_S", 0.1)
+    async with serving(early) as (port, connections):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET + b"\r\n")
+        assert b"connection: close" not in await answered(reader)
+        writer.write(b"\r\n")
+        async with asyncio.timeout(5):
+            assert refused(await reader.read()) == 408
+        await wait_until(lambda: not connections)
+        writer.close()
+
+
+async def test_blank_lines_one_by_one_hold_none_either(monkeypatch):
+    monkeypatch.setattr(wire, "HEAD_S", 0.1)
+    async with serving(early) as (port, connections):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET + b"\r\n")
+        await answered(reader)
+        await wait_until(gone_despite(writer, b"\r\n", connections))
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("head", "more"),
+    [
+        (PART, b""),
+        (PART, b"x"),
+        (POST + b"transfer-encoding: chunked\r\n\r\n", b"1000\r\n" + b"x" * 4096 + b"\r\n"),
+    ],
+    ids=["nothing", "byte by byte", "without end"],
+)
+async def test_a_body_that_does_not_end_holds_no_connection_once_it_is_answered(
+    head, more, monkeypatch
+):
+    monkeypatch.setattr(wire, "LINGER_S", 0.1)
+    async with serving(early) as (port, connections):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head)
+        assert b"\r\nconnection: close\r\n" in await answered(reader)
+        await wait_until(gone_despite(writer, more, connections))
+        writer.close()
+
+
+async def test_who_sends_all_of_a_long_body_before_reading_still_gets_the_answer():
+    body = 8 << 20
+    async with serving(early) as (port, connections):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(POST + b"content-length: %d\r\n\r\n" % body)
+        await wait_until(lambda: any(each._leaving for each in connections))
+        writer.write(b"x" * body)
+        async with asyncio.timeout(5):
+            await writer.drain()
+            assert b" 404 " in await answered(reader)
+            assert await reader.read() == b""
+        writer.close()
+        await wait_until(lambda: not connections)  # long before the time is up
+
+
+async def test_a_body_that_came_with_its_head_costs_no_connection():
+    async with serving(early) as (port, _connections):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(2):
+            writer.write(PART + b"x" * 1000)
+            assert b"connection: close" not in await answered(reader)
+        writer.close()
+
+
+async def test_nothing_behind_a_last_answer_is_served():
+    gate, asked = asyncio.Event(), []
+
+    async def slow(scope, receive, send):
+        asked.append(scope)
+        headers = [(b"content-length", b"2")]
+        await send({"type": "http.response.start", "status": 404, "headers": headers})
+        while (await receive())["more_body"]:
+            pass
+        await gate.wait()
+        await send({"type": "http.response.body", "body": b"no"})
+
+    async with serving(slow) as (port, connections):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(PART)
+        async with asyncio.timeout(5):
+            assert b"\r\nconnection: close\r\n" in await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"x" * 1000 + GET + b"\r\n")
+        await wait_until(lambda: any(each.pipeline for each in connections))
+        gate.set()
+        async with asyncio.timeout(5):
+            assert await reader.read() == b"no"
+        assert len(asked) == 1
+        writer.close()
