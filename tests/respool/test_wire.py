@@ -383,3 +383,46 @@ async def test_nothing_behind_a_last_answer_is_served():
             assert await reader.read() == b"no"
         assert len(asked) == 1
         writer.close()
+
+
+async def pieces(scope, _receive, send):
+    """A body of unknown length, or of a known one for who asks so."""
+    known = [(b"content-length", b"6")] if scope["path"] == "/known" else []
+    await send({"type": "http.response.start", "status": 200, "headers": known})
+    for piece in (b"one", b"", b"two"):
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body"})
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET / HTTP/1.0\r\n",
+        b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n",
+        b"POST / HTTP/1.0\r\ncontent-length: 1000\r\n",
+    ],
+    ids=["plain", "keep-alive", "with a body that never comes"],
+)
+async def test_to_http_1_0_a_body_of_unknown_length_has_no_chunks_and_ends_with_the_connection(
+    head,
+):
+    async with serving(pieces) as (port, _connections):
+        head, _, body = (await say(port, head + b"\r\n")).partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in head
+    assert head.endswith(b"\r\nconnection: close")
+    assert body == b"onetwo"
+
+
+async def test_to_http_1_0_a_known_length_is_told_and_a_head_is_nothing_but_a_head():
+    async with serving(pieces) as (port, _connections):
+        known = await say(port, b"GET /known HTTP/1.0\r\n\r\n")
+        nothing = await say(port, b"HEAD / HTTP/1.0\r\n\r\n")
+    assert b"\r\ncontent-length: 6\r\n" in known
+    assert known.endswith(b"\r\n\r\nonetwo")
+    assert nothing.endswith(b"\r\n\r\n")
+
+
+async def test_to_http_1_1_the_same_body_has_chunks():
+    async with serving(pieces) as (port, _connections):
+        answer = await say(port, LAST)
+    assert answer.endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n")
