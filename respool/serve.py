@@ -42,7 +42,7 @@ from respool.upstreams import Upstreams
 from streams.store import Store
 from translator import grammar
 from translator.protocol.errors import StoreError
-from workers.tools import mcp
+from workers.tools import session
 from workers.tools.registry import Registry
 from workers.tools.role import MAX_OPEN as MAX_CALLS_OPEN
 
@@ -105,7 +105,7 @@ def warm(roles: frozenset[Role], upstreams: Upstreams) -> None:
     if reads_grammars and any(one.custom_formats == "validate" for one in upstreams.all()):
         grammar.machinery()
     if roles == {Role.TOOLS}:  # with other roles, their streams would wait at every start
-        mcp.load()
+        session.load()
 
 
 def cause(error: BaseException, settings: Settings) -> BaseException:

@@ -12,7 +12,7 @@ from tests.ingest.server import serving as upstream_serving
 from tests.workers.tools.mcp_server import serving as mcp_serving
 from tests.workers.tools.search_server import searching
 from translator.protocol.upstream import Upstream
-from workers.tools.mcp import loaded
+from workers.tools.session import loaded
 
 TOOL_TIMEOUT_S = 20.0
 

@@ -23,7 +23,7 @@ from tests.ingest.server import serving as upstream_serving
 from tests.respool import errands
 from tests.wait import wait_until
 from tests.workers.tools import mcp_server, search_server
-from workers.tools.mcp import loaded
+from workers.tools.session import loaded
 
 CLIENTS = 10
 WATCH_S = 2 * LEASE_S

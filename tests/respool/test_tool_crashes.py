@@ -40,7 +40,7 @@ from tests.workers.team import recomputed
 from tests.workers.tools.mcp_server import serving as mcp_serving
 from tests.workers.tools.search_server import searching
 from translator.protocol.entries import Kind
-from workers.tools.mcp import loaded
+from workers.tools.session import loaded
 
 pytestmark = [
     pytest.mark.slow,

@@ -22,8 +22,8 @@ from streams.tracing import Span, Trace, tracing
 from translator.protocol.entries import Kind
 from translator.protocol.errors import StoreError
 from workers.tools.job import Failed, Job, Listing, Outcome, list_data, result_data
-from workers.tools.mcp import TIMEOUT_CODE
 from workers.tools.registry import Registry
+from workers.tools.session import TIMEOUT_CODE
 
 log = logging.getLogger(__name__)
 

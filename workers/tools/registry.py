@@ -55,6 +55,7 @@ class Registry:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
+        self._stack.push_async_callback(self._mcp.aclose)
         if not why_no_search(self._settings):
             session = await self._stack.enter_async_context(web_search.session())
             self._search = WebSearch(provider_of(self._settings), session)

@@ -15,6 +15,7 @@ import re
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
@@ -46,6 +47,10 @@ MESSAGE: Final = re.compile(
 )
 """In JSON, whose strings never go over the end of a line: also in what an event's `data` lines hold."""
 
+SESSION: Final = "mcp-session-id"
+OF_A_SESSION: Final = (SESSION, "mcp-protocol-version")
+"""Headers by which a server knows what a request belongs to."""
+
 UNREACHABLE_TEXT: Final = "The MCP server could not be reached."
 ELSEWHERE_TEXT: Final = "The MCP server leads to another origin, which is not followed."
 TOO_LARGE_TEXT: Final = "The MCP server's answer is too large."
@@ -60,6 +65,8 @@ class Watch:
         self.status: int | None = (
             None  # of the last answer to one of `methods`, if it was no success
         )
+        self.opened = False  # set by whoever opened a session
+        self.session: httpx2.Request | None = None  # the last request within one, if there is one
         self._methods = methods
         self._messages: deque[int] = deque(maxlen=MAX_MESSAGES)  # their hashes; set by `read`
 
@@ -150,6 +157,8 @@ class Guard(httpx2.AsyncHTTPTransport):
             raise httpx2.ConnectError("elsewhere") from self._watch.fail(
                 Failed.http(502, ELSEWHERE_TEXT)
             )
+        if SESSION in request.headers:
+            self._watch.session = request
         try:
             response = await super().handle_async_request(request)
         except httpx2.HTTPError:
@@ -227,3 +236,14 @@ def client_for(
         timeout=httpx2.Timeout(timeout_s, connect=CONNECT_S),
         trust_env=False,
     )
+
+
+async def farewell(http: httpx2.AsyncClient, last: httpx2.Request, *, limit_s: float) -> None:
+    """Tell a server that the session of a request is over, and close the client. What it says to that is nobody's."""
+    headers = {name: last.headers[name] for name in OF_A_SESSION if name in last.headers}
+    try:
+        with suppress(httpx2.HTTPError, TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await http.delete(last.url, headers=headers)
+    finally:
+        await http.aclose()

@@ -10,7 +10,7 @@ from tests.api.tools.ways import WAYS, Way
 from tests.ingest.server import Server
 from tests.stores import url_of
 from tests.workers.tools import mcp_server, search_server
-from workers.tools.mcp import loaded
+from workers.tools.session import loaded
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.workers.tools import mcp_server, search_server
-from workers.tools.mcp import loaded
+from workers.tools.session import loaded
 
 
 @pytest.fixture

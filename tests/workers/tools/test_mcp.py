@@ -10,10 +10,10 @@ import pytest
 from respool import log
 from tests.workers.tools.mcp_server import PNG, answering, serving
 from workers.tools import mcp as mcp_module
-from workers.tools import wire
+from workers.tools import session, wire
 from workers.tools.addresses import REFUSED_TEXT, AllowedHosts
 from workers.tools.job import MAX_MESSAGE_CHARS, MAX_OUTPUT_BYTES, Failed
-from workers.tools.mcp import Mcp, leaves_of
+from workers.tools.mcp import Mcp
 from workers.tools.servers import Server, server_of
 
 
@@ -252,7 +252,7 @@ async def test_an_answer_without_an_end_is_cut_off(mcp, path):
     failure = await failing(
         runner(mcp).call(at(f"http://{mcp.host}/{path}"), "big", {"bytes": 9 * 2**20})
     )
-    assert failure.message in (wire.TOO_LARGE_TEXT, mcp_module.UNREADABLE_TEXT)
+    assert failure.message in (wire.TOO_LARGE_TEXT, session.UNREADABLE_TEXT)
 
 
 async def test_a_tool_that_wants_its_arguments_as_headers_gets_them_after_a_look_at_the_list(mcp):
@@ -402,7 +402,7 @@ async def test_what_the_sdk_says_of_a_bad_answer_is_not_passed_on(mcp, answer):
     assert failure.error == {
         "type": "mcp_protocol_error",
         "code": -32603,
-        "message": mcp_module.UNREADABLE_TEXT,
+        "message": session.UNREADABLE_TEXT,
     }
 
 
@@ -417,13 +417,13 @@ async def test_a_result_of_the_wrong_shape_is_told_in_our_words(mcp, path, swap)
     failure = await failing(
         runner(mcp, timeout_s=2).call(at(f"http://{mcp.host}/{path}"), "echo", {})
     )
-    assert failure.message == mcp_module.UNREADABLE_TEXT
+    assert failure.message == session.UNREADABLE_TEXT
 
 
 async def test_a_connection_that_ends_without_an_answer_is_told_as_such(mcp):
     mcp.answer = answering(200, content_type="text/event-stream")
     failure = await failing(runner(mcp).call(at(mcp.url), "echo", {}))
-    assert failure.message == mcp_module.ENDED_TEXT
+    assert failure.message == session.ENDED_TEXT
 
 
 async def test_what_the_server_says_of_an_error_is_passed_on(mcp):
@@ -583,4 +583,4 @@ async def test_no_secret_is_ever_logged(mcp, path, answer):
 
 def test_the_errors_inside_a_group_are_found_in_order():
     a, b = ValueError("a"), KeyError("b")
-    assert leaves_of(ExceptionGroup("x", [ExceptionGroup("y", [a]), b])) == [a, b]
+    assert session.leaves_of(ExceptionGroup("x", [ExceptionGroup("y", [a]), b])) == [a, b]

@@ -1,0 +1,86 @@
+"""Opening, asking and leaving, against servers that do one of them badly."""
+
+import asyncio
+
+import pytest
+
+from tests.workers.tools.old_server import OldServer, hanging, refused
+from tests.workers.tools.test_mcp import at, failing, runner
+from workers.tools import session
+from workers.tools.mcp import Mcp
+
+SOON_S = 2.0
+"""What is at once, on a busy machine; every limit of these tests is far longer."""
+
+
+@pytest.fixture
+async def run(mcp):
+    """With the limits of a real installation; it may take its leave when the test is over."""
+    running = runner(mcp, timeout_s=30)
+    yield running
+    await running.aclose()
+
+
+# ---- leaving
+
+
+async def test_a_result_does_not_wait_for_the_end_of_its_session(mcp, run: Mcp):
+    mcp.answer = OldServer(DELETE=hanging)
+    async with asyncio.timeout(SOON_S):
+        assert (await run.call(at(mcp.url), "echo", {})).output == "fine"
+        assert [tool["name"] for tool in (await run.list_tools(at(mcp.url))).tools] == ["echo"]
+
+
+async def test_an_error_does_not_wait_for_the_end_of_its_session(mcp, run: Mcp):
+    async def refusing(message):
+        return 200, refused(message, -32000, "Not today")
+
+    mcp.answer = OldServer(tools__call=refusing, DELETE=hanging)
+    async with asyncio.timeout(SOON_S):
+        failure = await failing(run.call(at(mcp.url), "echo", {}))
+    assert failure.error == {"type": "mcp_protocol_error", "code": -32000, "message": "Not today"}
+
+
+async def test_a_call_that_is_called_off_ends_at_once(mcp, run: Mcp):
+    mcp.answer = old = OldServer(tools__call=hanging, DELETE=hanging)
+    call = asyncio.create_task(run.call(at(mcp.url), "echo", {}))
+    await old.until("tools/call")
+    call.cancel()
+    async with asyncio.timeout(SOON_S):
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+
+async def test_a_call_that_is_out_of_time_is_told_so_by_its_limit(mcp, run: Mcp):
+    mcp.answer = OldServer(tools__call=hanging, DELETE=hanging)
+    async with asyncio.timeout(SOON_S):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await run.call(at(mcp.url), "echo", {})
+
+
+async def test_the_server_hears_that_a_session_is_over(mcp, run: Mcp):
+    mcp.answer = old = OldServer()
+    await run.call(at(mcp.url, authorization="Bearer tok-A"), "echo", {})
+    async with asyncio.timeout(SOON_S):
+        await old.until("DELETE")
+    assert old.sessions[-1] == "session-1"
+    assert mcp.headers[-1]["authorization"] == "Bearer tok-A"
+    assert mcp.headers[-1]["mcp-protocol-version"] == "2025-06-18"
+
+
+async def test_a_server_has_so_long_to_hear_that_a_session_is_over(mcp, run: Mcp, monkeypatch):
+    monkeypatch.setattr(session, "FAREWELL_S", 0.05)
+    mcp.answer = old = OldServer(DELETE=hanging)
+    await run.call(at(mcp.url), "echo", {})
+    async with asyncio.timeout(SOON_S):
+        await old.until("no DELETE")
+
+
+async def test_who_closes_does_not_wait_for_sessions_that_do_not_end(mcp):
+    mcp.answer = old = OldServer(DELETE=hanging)
+    running = runner(mcp, timeout_s=30)
+    await running.call(at(mcp.url), "echo", {})
+    await old.until("DELETE")
+    async with asyncio.timeout(SOON_S):
+        await running.aclose()
