@@ -36,6 +36,9 @@ T = TypeVar("T")
 OPEN_S: Final = 20.0
 """From the first connection to an open session; the SDK waits for ever for an endpoint that it refuses."""
 
+AT_ONCE: Final = 0.0
+"""On the loop's clock: long ago."""
+
 FAREWELL_S = 2.0
 """For telling a server that its session is over. Nobody waits for it, and one that does not hear of it forgets by itself."""
 
@@ -105,13 +108,17 @@ class Sessions:
 
         http = client_for(origin, server.headers, watch, self._tls, timeout_s=self._timeout_s)
         answers: list[T] = []
+        asking = asyncio.timeout(min(OPEN_S, self._timeout_s))
+        if transport == "sse":
+            watch.on_undelivered = lambda: _end(asking, watch)
         try:
             async with (
-                asyncio.timeout(min(OPEN_S, self._timeout_s)) as opening,
+                asking,
                 _client(transport, server.url, http) as client,
             ):
                 watch.opened = True
-                opening.reschedule(None)
+                if asking.when() != AT_ONCE:
+                    asking.reschedule(None)  # the limit of a call is its job's
                 answers.append(await question(client))
         except Exception:
             if not answers:
@@ -129,6 +136,13 @@ class Sessions:
         task = asyncio.create_task(farewell(http, watch.session, limit_s=FAREWELL_S))
         self._farewells.add(task)
         task.add_done_callback(self._farewells.discard)
+
+
+def _end(asking: asyncio.Timeout, watch: "Watch") -> None:
+    """End what waits for an answer that cannot come: over SSE the SDK hears of a lost message, and tells nobody."""
+    watch.opened = True  # the stream of answers is open: this server does speak SSE
+    if not asking.expired():
+        asking.reschedule(AT_ONCE)
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ import asyncio
 import re
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
@@ -34,6 +34,9 @@ CONNECT_S: Final = 10.0
 
 LARGE_BYTES: Final = 64 * 2**10
 """Of text with escaped surrogates: from here on a thread mends it, at about 10 MiB a second."""
+
+LED_ON: Final = frozenset({307, 308})
+"""Redirects that a POST follows, within its origin."""
 
 MAX_MESSAGES: Final = 1_024
 """What may be an error's message, looked at in one read and remembered; a call has one, results may have many."""
@@ -67,6 +70,8 @@ class Watch:
         )
         self.opened = False  # set by whoever opened a session
         self.session: httpx2.Request | None = None  # the last request within one, if there is one
+        self.on_undelivered: Callable[[], None] | None = None
+        """Called when a POST did not arrive, or was refused. Set by who would not hear of it otherwise."""
         self._methods = methods
         self._messages: deque[int] = deque(maxlen=MAX_MESSAGES)  # their hashes; set by `read`
 
@@ -79,6 +84,13 @@ class Watch:
         """An answer came."""
         if method in self._methods:
             self.status = status if status >= 300 else None
+        if method == "POST" and status >= 300 and status not in LED_ON:
+            self.undelivered()
+
+    def undelivered(self) -> None:
+        """A message did not arrive."""
+        if self.on_undelivered is not None:
+            self.on_undelivered()
 
     def read(self, lines: bytes) -> None:
         """Whole lines of an answer came."""
@@ -150,6 +162,14 @@ class Guard(httpx2.AsyncHTTPTransport):
         self._watch = watch
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            return await self._response(request)
+        except httpx2.HTTPError:
+            if request.method == "POST":
+                self._watch.undelivered()
+            raise
+
+    async def _response(self, request: httpx2.Request) -> httpx2.Response:
         origin, url = self._origin, request.url
         port = url.port or (443 if url.scheme == "https" else 80)
         same = (url.scheme, canonical(url.host), port)

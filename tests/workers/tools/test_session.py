@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from tests.workers.tools.old_server import OldServer, hanging, refused
+from tests.workers.tools.old_server import OldServer, hanging, refused, stating
 from tests.workers.tools.test_mcp import at, failing, runner
-from workers.tools import session
+from workers.tools import session, wire
+from workers.tools.addresses import AllowedHosts
 from workers.tools.mcp import Mcp
 
 SOON_S = 2.0
@@ -84,3 +85,40 @@ async def test_who_closes_does_not_wait_for_sessions_that_do_not_end(mcp):
     await old.until("DELETE")
     async with asyncio.timeout(SOON_S):
         await running.aclose()
+
+
+# ---- what the SDK keeps to itself
+
+
+@pytest.mark.parametrize("status", [303, 400, 401, 404, 500])
+@pytest.mark.parametrize("method", ["server/discover", "tools/call"])
+async def test_a_message_that_is_refused_over_sse_fails_its_call_at_once(mcp, run, status, method):
+    mcp.answer = old = OldServer(**{method.replace("/", "__"): stating(status)})
+    async with asyncio.timeout(SOON_S):
+        failure = await failing(run.call(at(f"http://{mcp.host}/sse"), "echo", {}))
+    text = f"The MCP server answered with status {status}."
+    assert failure.error == {"type": "http_error", "code": status, "message": text}
+    assert old.seen.count("GET") == 1  # it speaks SSE: nothing is tried over HTTP
+
+
+async def test_a_message_that_does_not_arrive_over_sse_fails_its_call_at_once():
+    async def served(reader, writer):
+        if (await reader.readuntil(b"\r\n\r\n")).startswith(b"GET"):
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+            writer.write(b"event: endpoint\ndata: /messages\n\n")
+            await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(served, "127.0.0.1", 0) as server:
+        host = "127.0.0.1:{1}".format(*server.sockets[0].getsockname())
+        running = Mcp(AllowedHosts(host), timeout_s=30)
+        async with asyncio.timeout(SOON_S):
+            failure = await failing(running.call(at(f"http://{host}/sse"), "echo", {}))
+        assert failure.message == wire.UNREACHABLE_TEXT
+
+
+async def test_a_call_over_sse_to_an_old_server(mcp, run: Mcp):
+    mcp.answer = OldServer()
+    server = at(f"http://{mcp.host}/sse")
+    assert (await run.call(server, "echo", {})).output == "fine"
+    assert [tool["name"] for tool in (await run.list_tools(server)).tools] == ["echo"]
