@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from translator.protocol.json import MAX_DEPTH, dumps, loads
 from workers.tools.addresses import AllowedHosts
+from workers.tools.answers import written
 from workers.tools.credentials import blanked, blanked_tool
 from workers.tools.job import MAX_OUTPUT_BYTES, Failed, Listing, Outcome
 from workers.tools.servers import Server
@@ -87,16 +88,20 @@ class Mcp:
 
 
 async def _all_tools(client: "Client") -> list["Tool"]:
-    tools: list[Tool] = []
+    """Page by page, until one has no next. A server that names a page again has no more: it may know of no pages."""
+    tools: dict[str, Tool] = {}
     cursor: str | None = None
+    seen: set[str] = set()
     for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
-        tools += page.tools
+        for tool in page.tools:
+            tools.setdefault(tool.name, tool)
         cursor = page.next_cursor
         if len(tools) > MAX_TOOLS:
             break
-        if cursor is None:
-            return tools
+        if not cursor or cursor in seen:
+            return list(tools.values())
+        seen.add(cursor)
     bound = f"{MAX_TOOLS} tools" if len(tools) > MAX_TOOLS else f"{MAX_PAGES} pages of tools"
     raise Failed.http(502, f"The MCP server lists more than {bound}.")
 
@@ -153,16 +158,6 @@ def outcome_of(result: "CallToolResult", secrets: list[str]) -> Outcome:
         content = [{"type": "text", "text": message}]
         raise Failed(message, {"type": "mcp_tool_execution_error", "content": content})
     return Outcome(True, output, output=output, images=images or None)
-
-
-def written(value: Any) -> bytes:
-    """A value as JSON, its integers as they are, however large."""
-    try:
-        return dumps(value)
-    except TypeError:  # past 64 bits, or nested deeper than a log takes: this is but text
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(
-            "utf-8", "replace"
-        )
 
 
 def _texts_of(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 from workers.tools.addresses import AllowedHosts, Origin, origin_of
+from workers.tools.answers import leniently
 from workers.tools.credentials import blanked
 from workers.tools.job import MAX_MESSAGE_CHARS, Failed
 from workers.tools.servers import Server
@@ -169,7 +170,7 @@ async def _client(transport: str, url: str, http: Any) -> AsyncIterator["Client"
         else sse_client(url, httpx_client_factory=cast("McpHttpClientFactory", made))
     )
     info = types.Implementation(name="respool", version="1")
-    async with Client(way, client_info=info, cache=None) as client:
+    async with Client(leniently(way), client_info=info, cache=None) as client:
         yield client
 
 
