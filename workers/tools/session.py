@@ -87,14 +87,20 @@ class Sessions:
         order = ["http", "sse"]
         if urlsplit(server.url).path.rstrip("/").endswith("/sse"):
             order.reverse()
+        renewed = False
         while True:
-            transport = order.pop(0)
+            transport = order[0]
             watch = Watch(frozenset({"POST"} if transport == "http" else {"GET", "POST"}))
             try:
                 return await self._asked(transport, origin, server, watch, question)
             except Exception as error:  # noqa: BLE001 - whatever the SDK raises is this question's failure
-                if watch.opened or watch.status not in TRY_OTHER or not order:
+                if watch.lost and not renewed:
+                    # MCP wants a new session then; a server that forgets each one would go on for ever.
+                    renewed = True
+                elif watch.opened or watch.status not in TRY_OTHER or len(order) == 1:
                     raise failure_of(error, watch, server.secrets) from None
+                else:
+                    order.pop(0)
 
     async def _asked(
         self,

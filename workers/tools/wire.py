@@ -11,6 +11,7 @@ Imported lazily, with the SDK: `httpx2` and `httpcore2` are what it is made of.
 """
 
 import asyncio
+import json
 import re
 import ssl
 from collections import deque
@@ -70,6 +71,9 @@ class Watch:
         )
         self.opened = False  # set by whoever opened a session
         self.session: httpx2.Request | None = None  # the last request within one, if there is one
+        self.lost = (
+            False  # set where the server does not know its session any more, and so has run nothing
+        )
         self.on_undelivered: Callable[[], None] | None = None
         """Called when a POST did not arrive, or was refused. Set by who would not hear of it otherwise."""
         self._methods = methods
@@ -185,6 +189,9 @@ class Guard(httpx2.AsyncHTTPTransport):
             self._watch.fail(Failed.http(502, UNREACHABLE_TEXT))
             raise
         self._watch.answered(request.method, response.status_code)
+        if response.status_code == 404 and asks_in_session(request):
+            self._watch.lost = True
+            self._watch.session = None
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             raise httpx2.RemoteProtocolError("encoded") from self._watch.fail(
@@ -230,6 +237,14 @@ class Bounded(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def asks_in_session(request: httpx2.Request) -> bool:
+    """Whether a request is one of JSON-RPC too, no notification or reply, within a session."""
+    if request.method != "POST" or SESSION not in request.headers:
+        return False
+    message: dict[str, Any] = json.loads(request.content)
+    return "id" in message and "method" in message
 
 
 def mended(lines: bytes) -> bytes:

@@ -19,10 +19,11 @@ class OldServer:
         self.seen: list[str] = []
         """Methods, in order; of JSON-RPC where there is one. `no …` where the client did not wait for the answer."""
         self.sessions: list[str] = []
-        """What the client called its session, in each request."""
+        """What the client called its session, with each of them."""
         self.tools: Any = [{"name": "echo", "inputSchema": {"type": "object"}}]
         self.result: Any = {"content": [{"type": "text", "text": "fine"}]}
         """Of a call."""
+        self.has_sessions = True
         self.heard = asyncio.Condition()
         """Told of each request."""
         self._opened = 0
@@ -42,8 +43,7 @@ class OldServer:
                 break
         message = json.loads(body) if body else {}
         method = message.get("method", scope["method"])
-        self.sessions.append(dict(scope["headers"]).get(SESSION, b"").decode())
-        await self._note(method)
+        await self._note(method, dict(scope["headers"]).get(SESSION, b"").decode())
         if scope["path"].startswith("/sse") and scope["method"] == "GET":
             await self._stream(send)
             return
@@ -61,16 +61,17 @@ class OldServer:
             self._streams[int(scope["query_string"])].put_nowait(said)
             status, said = 202, None
         named = [(b"content-type", b"application/json")]
-        if method == "initialize":
+        if method == "initialize" and self.has_sessions:
             self._opened += 1
             named.append((SESSION, b"session-%d" % self._opened))
         await send({"type": "http.response.start", "status": status, "headers": named})
         text = b"" if said is None else json.dumps(said).encode()
         await send({"type": "http.response.body", "body": text})
 
-    async def _note(self, what: str) -> None:
+    async def _note(self, what: str, session: str = "") -> None:
         async with self.heard:
             self.seen.append(what)
+            self.sessions.append(session)
             self.heard.notify_all()
 
     async def _gone(self, receive: Any, method: str) -> None:

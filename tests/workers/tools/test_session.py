@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.workers.tools.old_server import OldServer, hanging, refused, stating
+from tests.workers.tools.old_server import OldServer, hanging, refused, replied, stating
 from tests.workers.tools.test_mcp import at, failing, runner
 from workers.tools import session, wire
 from workers.tools.addresses import AllowedHosts
@@ -122,3 +122,63 @@ async def test_a_call_over_sse_to_an_old_server(mcp, run: Mcp):
     server = at(f"http://{mcp.host}/sse")
     assert (await run.call(server, "echo", {})).output == "fine"
     assert [tool["name"] for tool in (await run.list_tools(server)).tools] == ["echo"]
+
+
+# ---- sessions that a server loses
+
+
+def forgetting(times: int, *, reason: str | None = None):
+    """Knows no session, so many times; says so in JSON-RPC as well, where there is a reason."""
+    told = []
+
+    async def answer(message):
+        told.append(message)
+        if len(told) <= times:
+            return 404, reason and refused(message, -32600, reason)
+        return 200, replied(message, {"tools": [], "content": [{"type": "text", "text": "fine"}]})
+
+    return answer
+
+
+@pytest.mark.parametrize("reason", [None, "Session not found"])
+async def test_a_session_that_the_server_lost_is_opened_again(mcp, run: Mcp, reason):
+    mcp.answer = old = OldServer(tools__call=forgetting(1, reason=reason))
+    assert (await run.call(at(mcp.url), "echo", {})).output == "fine"
+    asked = [
+        name for name, said in zip(old.sessions, old.seen, strict=True) if said == "tools/call"
+    ]
+    assert asked == ["session-1", "session-2"]
+    async with asyncio.timeout(SOON_S):
+        await old.until("DELETE")
+    assert old.sessions[old.seen.index("DELETE")] == "session-2"
+
+
+async def test_a_list_is_asked_for_again_in_a_new_session(mcp, run: Mcp):
+    mcp.answer = old = OldServer(tools__list=forgetting(1))
+    assert (await run.list_tools(at(mcp.url))).tools == []
+    assert old.seen.count("initialize") == 2
+
+
+async def test_a_server_that_loses_every_session_is_asked_twice(mcp, run: Mcp):
+    mcp.answer = old = OldServer(tools__call=forgetting(9))
+    failure = await failing(run.call(at(mcp.url), "echo", {}))
+    assert failure.error["code"] == 404
+    assert old.seen.count("tools/call") == 2
+
+
+@pytest.mark.parametrize("status", [400, 410, 500])
+async def test_a_call_that_may_have_run_is_not_made_again(mcp, run: Mcp, status):
+    mcp.answer = old = OldServer(
+        tools__call=stating(status), notifications__initialized=stating(404)
+    )
+    failure = await failing(run.call(at(mcp.url), "echo", {}))
+    assert failure.error["code"] == status
+    assert old.seen.count("tools/call") == 1
+
+
+async def test_a_404_without_a_session_is_an_answer(mcp, run: Mcp):
+    mcp.answer = old = OldServer(tools__call=stating(404))
+    old.has_sessions = False
+    failure = await failing(run.call(at(mcp.url), "echo", {}))
+    assert failure.error["code"] == 404
+    assert old.seen.count("tools/call") == 1
