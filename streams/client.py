@@ -54,7 +54,8 @@ SENTINEL_PORT = 26379
 """Where sentinels listen when nothing is said."""
 
 WATCH_S = 0.5
-"""How often sentinels are asked whether the primary is still the one that we are connected to."""
+"""How often it is asked whether the server that we are connected to is still the primary: so long reads may be stale after a
+failover that it lived through. A question costs the server some µs."""
 
 PIECE_BYTES = 256 * 1024
 """Of a large command that is written at once: a fraction of a ms."""
@@ -70,6 +71,9 @@ TRANSIENT = (
 )
 """First words of error replies that pass by themselves: a failover or a slot's move under way, a long script, replicas or
 a disk that the server waits for before it takes writes."""
+
+DEMOTED = "READONLY"
+"""What a replica answers to a write: it may have been the primary when the connection was made."""
 
 FULL = "OOM"
 """The server has reached its `maxmemory` and takes nothing that grows."""
@@ -231,6 +235,13 @@ class Connections:
         """A rare command on the pool, bounded in time; its reply is as redis-py shapes it. Trouble comes as StoreError."""
         return await bounded(self.client.execute_command(*command))  # type: ignore[no-untyped-call]
 
+    async def leave(self, *, but: Link | None = None) -> None:
+        """Drop all connections: they may lead to a server that is the primary no more. Whoever needs one makes it anew."""
+        for link in self._links:
+            if link is not but:
+                await link.drop()
+        await self.client.connection_pool.disconnect()
+
     async def close(self) -> None:
         """Close everything. Whoever still waits for a reply gets an error."""
         for link in self._links:
@@ -239,6 +250,35 @@ class Connections:
 
     async def watch(self) -> None:
         """What has to be looked after while connections are open, until it is cancelled; here there is nothing."""
+
+
+class Named(Connections):
+    """The server that a name or an address leads to, which may be another one from some moment on."""
+
+    async def watch(self) -> None:
+        """Leave a server that has become a replica.
+
+        One that lives through its failover keeps its connections, and those that only read hear nothing of it. Nor does
+        it tell anything of connections that were made before, when the one that looks is new: they are left, too.
+        """
+        link, began = self.link(), True
+        while True:
+            new = not link.connected
+            try:
+                async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                    info = await link.call("INFO", "replication")
+            except ResponseError as error:
+                if word_of(error) not in TRANSIENT:
+                    return  # it may be forbidden: then those hear of it who write
+            except (RedisError, OSError, TimeoutError):
+                await link.drop()
+            else:
+                demoted = b"role:slave" in info
+                # In the beginning whoever opened the store looks himself.
+                if not began and (demoted or new):
+                    await self.leave(but=None if demoted else link)
+            began = False
+            await asyncio.sleep(WATCH_S)
 
 
 class Sentinels(Connections):
@@ -326,7 +366,7 @@ def remote(url: str) -> Connections:
     """One server, by TCP or a unix socket."""
     keepalive = {} if url.startswith("unix:") else {"socket_keepalive": True}
     pool: ConnectionPool = ConnectionPool.from_url(url, **options(), **keepalive)
-    return Connections(Redis(connection_pool=pool), memory=False)
+    return Named(Redis(connection_pool=pool), memory=False)
 
 
 def sentinel(url: str) -> Connections:

@@ -21,6 +21,7 @@ from redis.exceptions import AskError, NoScriptError, RedisError, ResponseError
 from streams import metrics
 from streams.client import (
     ANSWER_TIMEOUT_S,
+    DEMOTED,
     TRANSIENT,
     Connections,
     Link,
@@ -109,6 +110,7 @@ class Writer:
         bounced: Bounced | None = None,
     ) -> None:
         """`bounced` takes back whatever must be sent again, in place of the tries here."""
+        self._connections = connections
         self._link: Link = connections.link()
         self._retry_for_s = retry_for_s
         self._bounced = bounced
@@ -238,7 +240,9 @@ class Writer:
         if exchange.transient is not None and self._bounced is not None:
             self._bounce(self._bounced, exchange.errors, set(exchange.errors))
         elif exchange.transient is not None:
-            # A replica that was a primary keeps the old connection: only a new one finds the new primary.
+            # A replica that was a primary keeps the old connections: only new ones find the new primary.
+            if word_of(exchange.transient) == DEMOTED:
+                await self._connections.leave()
             await self._link.drop()
             await self._trouble(exchange.transient, progress=False, rids=exchange.held)
             return
