@@ -248,8 +248,11 @@ class Create:
         state = await store.logs.state(rid)
         if state is None:
             return None
+        try:
+            shown = await current(store.logs, rid, done=state.done) if at_once(asked) else None
+        except Refused:
+            return None  # it went after its state was read
         metrics.count("responses_joined_total")
-        shown = await current(store.logs, rid, done=state.done) if at_once(asked) else None
         lease = None if asked.store else ReaderLease(store, rid, self._settings.grace_s)
         return Begun(rid, shown, store.hub.open(rid, -1), lease, opens=state.round == 1)
 

@@ -12,6 +12,7 @@ from api.results import with_results
 from api.snapshot import response_of, terminal_frame
 from streams.faults import LogLost
 from streams.logs import Logs
+from streams.scripts.refused import Refused
 from translator.protocol.errors import RequestError
 from translator.request_entry import history_of
 
@@ -39,6 +40,8 @@ async def history(logs: Logs, tenant: str, previous_id: str | None) -> list[dict
         raise RequestError(
             "The events of the previous response are no longer available.", param=PARAM
         ) from None
+    except Refused:  # it went after its state was read
+        raise _not_found(previous_id) from None
     if entry is None or last is None:
         raise _not_found(previous_id)
     output = response_of(last.data)["output"]

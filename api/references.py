@@ -18,6 +18,7 @@ from api.results import RUN_TYPES, with_results
 from api.snapshot import response_of, terminal_frame
 from streams.faults import LogLost
 from streams.logs import Logs
+from streams.scripts.refused import Refused
 from translator.ids import response_of_item
 from translator.protocol.errors import RequestError
 from translator.protocol.request import Request
@@ -82,7 +83,7 @@ async def items_of(logs: Logs, tenant: str, response_id: str) -> list[Item]:
     try:
         entry = await logs.read_request(response_id)
         last = await terminal_frame(logs, response_id)
-    except LogLost:
+    except (LogLost, Refused):  # Refused: it went after its state was read
         return []
     output = response_of(last.data)["output"]
     ran = await with_results(logs, response_id, state, output)

@@ -22,7 +22,7 @@ def response_of(frame: bytes) -> dict[str, Any]:
 
 
 async def terminal_frame(logs: Logs, rid: str) -> Frame:
-    """The last frame of a finished response; LogLost where it is not there any more."""
+    """The last frame of a finished response. Refused (MISSING) if that went meanwhile, LogLost where the frame alone did."""
     frame = await logs.last_frame(rid)
     if frame is None or not frame.terminal:
         raise LogLost(rid, -1)
@@ -39,6 +39,7 @@ async def current(logs: Logs, rid: str, *, done: bool) -> dict[str, Any]:
             # Not even `created` is committed: the same object is made from the request that it will be made from.
             first = await logs.read_input(rid, 0, 1)
             if not first:
+                await logs.read_output(rid, -1, 1)  # refused if all of it went
                 raise LogLost(rid, -1)
             return template(loads(first[0].data), first[0].t // 1000) | {"status": page.status}
     return response_of((await terminal_frame(logs, rid)).data)

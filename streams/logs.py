@@ -189,14 +189,11 @@ class Logs:
         return replace(page, frames=frames)
 
     async def last_frame(self, rid: str) -> Frame | None:
-        """The last committed frame: of a finished response the terminal one."""
+        """The last committed frame, if there is one: of a finished response the terminal one. Refused MISSING."""
         last = await self._reads.do(outputs.last_frame(self._keys, rid))
         if last.sealed_seq is None:
             return last.frame
-        try:
-            return (await self._archive.frames(rid, last.sealed_seq - 1, 1))[0]
-        except Refused:
-            return None  # it went after its state was read
+        return (await self._archive.frames(rid, last.sealed_seq - 1, 1))[0]
 
     def _look(
         self, work: Coroutine[Any, Any, T], on_reply: Callable[[T | RespoolError], None]

@@ -234,7 +234,7 @@ class Last(NamedTuple):
 
 
 def last_frame(keys: Keys, rid: str) -> Call[Last]:
-    """The last frame, or where to find it; neither where there is none, or no such response."""
+    """The last frame, or where to find it; neither where there is none. Refuses MISSING."""
     return Call(rid, LAST, (keys.state(rid), keys.output(rid)), (), _last)
 
 

@@ -5,6 +5,7 @@ import pytest
 from streams.store import Store
 from tests.api.gateway import Gateway, running
 from tests.ingest.server import Server, serving
+from tests.streams.conftest import aside  # noqa: F401 - a fixture
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
+from tests.wait import wait_until
+
 LOOK = b"INFO"
 """What a store asks now and then by itself: a reply that is to be lost is another's."""
 
@@ -26,6 +28,8 @@ class Proxy:
         """New connections are closed at once."""
         self.mute = False
         """Replies are swallowed, and the connection stays."""
+        self.held = b""
+        """Requests with this in them wait until it is emptied again."""
         self.looks = True
         """Whether `seen` grows."""
         self.seen = b""
@@ -66,6 +70,8 @@ class Proxy:
             asked[:] = chunk
             if self.looks:
                 self.seen += chunk
+            if self.held and self.held in chunk:
+                await wait_until(lambda: not self.held)
             forth.write(chunk)
             await forth.drain()
         raise EOFError

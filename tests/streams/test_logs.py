@@ -1,6 +1,8 @@
 """Reads of the input log and the state."""
 
 from streams.scripts.entry import entry_of
+from streams.scripts.refused import Reason
+from tests.streams.rig import refused
 from tests.wait import wait_until
 from translator.protocol.entries import Entry
 
@@ -28,7 +30,7 @@ async def test_of_a_response_that_is_not_there_nothing_is_read(rig):
     assert await logs.read_input(rig.rid, 0) == []
     assert await logs.read_request(rig.rid) is None
     assert await logs.state(rig.rid) is None
-    assert await logs.last_frame(rig.rid) is None
+    assert await refused(logs.last_frame(rig.rid)) == Reason.MISSING
     heard = []
     logs.request_state(rig.rid, heard.append)
     await wait_until(lambda: heard == [None])

@@ -114,7 +114,7 @@ async def test_a_delete_takes_the_seal_as_well(rig):
     assert await rig.lifetimes() == {}
     assert await refused(logs.read_output(rig.rid, -1)) == Reason.MISSING
     assert await logs.read_input(rig.rid, 0) == []
-    assert await logs.last_frame(rig.rid) is None
+    assert await refused(logs.last_frame(rig.rid)) == Reason.MISSING
 
 
 async def test_a_response_that_older_code_made_is_read_and_sealed(rig, store):
@@ -279,7 +279,7 @@ async def test_a_response_that_goes_between_the_look_and_the_seal_is_gone(rig, s
     await again()
     assert await store.logs.read_input(rig.rid, 0) == []
     await again()
-    assert await store.logs.last_frame(rig.rid) is None
+    assert await refused(store.logs.last_frame(rig.rid)) == Reason.MISSING
     await again()
     with pytest.raises(Gone):
         await anext(store.hub.open(rig.rid))
