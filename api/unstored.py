@@ -21,7 +21,7 @@ LEASE_S: Final = 6.0
 """How long a run goes on after its api process has died; short, for a GPU is waiting."""
 
 RENEW_S: Final = LEASE_S / 3
-"""Two renewals may fail before the lease lapses."""
+"""Two renewals may fail before the lease lapses. As many before the end of a grace that is shorter than the lease."""
 
 
 class ReaderLease:
@@ -31,6 +31,7 @@ class ReaderLease:
         self._store = store
         self._rid = rid
         self._grace_ms = int(grace_s * 1000)
+        self._renew_s = min(RENEW_S, grace_s / 3)
 
     async def hold(self) -> None:
         """Renew for ever: a watcher of `api.attendance`."""
@@ -50,7 +51,7 @@ class ReaderLease:
                     error,
                     extra={"response": self._rid},
                 )
-            await anyio.sleep(RENEW_S)
+            await anyio.sleep(self._renew_s)
 
     async def abandon(self) -> None:
         """The client has left: the run ends now."""

@@ -87,6 +87,21 @@ async def test_its_reader_holds_a_lease_as_long_as_it_is_there(gateway: Gateway,
         assert types_of(await live.rest())[-1] == "response.completed"
 
 
+async def test_it_stays_with_its_reader_however_short_its_grace_is(gateway: Gateway):
+    gateway.upstream.play(*TEXT)
+    rid = (await gateway.made(store=False))["id"]
+    logs, grace_s = gateway.store.logs, 0.5
+    holding = asyncio.create_task(ReaderLease(gateway.store, rid, grace_s).hold())
+    long_after = await logs.now() + 3 * grace_s * 1000
+
+    async def read_for_long() -> bool:
+        return await logs.now() > long_after
+
+    await wait_until(read_for_long)
+    assert (await state_of(gateway, rid)).done
+    holding.cancel()
+
+
 async def test_a_lease_on_something_that_is_gone_waits_for_the_reader_to_say_so(store: Store):
     lease = ReaderLease(store, "resp_" + "0" * 32, 1.0)
     with pytest.raises(TimeoutError):
