@@ -5,7 +5,8 @@ durable before the first byte of the answer: the entry in `due`, the state, the 
 hints. A client that leaves at once loses nothing.
 
 A foreground stream waits for the upstream's word, at most OPEN_WAIT_S, so that a refusal can be an HTTP status; a
-blocking create waits for the end anyway. A response that was refused so is deleted: no client ever saw its id.
+blocking create waits for the end anyway. A response that was refused so is deleted: no client ever saw its id. Repeats that
+wait for it as well are refused alike.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ from api.bounds import (
 from api.collect import terminal
 from api.context import Context
 from api.delete import remove
-from api.errors import Json, public, under_way
+from api.errors import Json, is_gone, public, under_way
 from api.history import history
 from api.idempotency import Idempotency, idempotency
 from api.places import Places, full
@@ -62,6 +63,7 @@ from streams.opening import Refusal
 from streams.scripts import responses
 from streams.scripts.call import Call
 from streams.scripts.hints import Place
+from streams.scripts.refusals import keep, kept
 from streams.scripts.refused import Reason, Refused
 from streams.scripts.responses import Created
 from streams.tracing import tracing
@@ -107,6 +109,10 @@ class Begun:
     lease: ReaderLease | None
     opens: bool
     """Whether the upstream is asked at once, so that its refusal can be the answer."""
+    created: int
+    """When, in ms of the store's clock: of two runs under one id it tells which."""
+    shared: bool
+    """Whether repeats of the create may wait for it as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +233,12 @@ class Create:
             reader.close()
             raise
         shown = written.shown and template(written.shown, created // 1000)
-        return Begun(rid, shown, reader, lease, opens=opens)
+        return Begun(
+            *(rid, shown, reader, lease),
+            opens=opens,
+            created=created,
+            shared=repeated is not None,
+        )
 
     async def _bound(
         self, repeated: Idempotency, tenant: str, rid: str, asked: CreateRequest
@@ -254,7 +265,12 @@ class Create:
             return None  # it went after its state was read
         metrics.count("responses_joined_total")
         lease = None if asked.store else ReaderLease(store, rid, self._settings.grace_s)
-        return Begun(rid, shown, store.hub.open(rid, -1), lease, opens=state.round == 1)
+        return Begun(
+            *(rid, shown, store.hub.open(rid, -1), lease),
+            opens=state.round == 1,
+            created=state.created,
+            shared=True,
+        )
 
     def _kept_s(self, asked: CreateRequest) -> float:
         """How long a response may be there at most."""
@@ -397,7 +413,7 @@ class Create:
                 brief=True,
             )
             if isinstance(outcome, Refusal):
-                await remove(self._store, begun.rid)
+                await self._remove_refused(begun, outcome.end)
                 raise upstream_refusal(outcome.end)
         return EventStream(
             begun.reader,
@@ -425,6 +441,8 @@ class Create:
                 return await work()
             return await attend(work, leaving(request.receive), lease=begun.lease)
         except RespoolError as error:
+            if is_gone(error):
+                await self._raise_kept(begun)
             trouble = under_way(error, deleted=begun.reader.deleted)
             trouble.headers["x-should-retry"] = "false"
             raise trouble from error
@@ -432,9 +450,28 @@ class Create:
     async def _raise_refusal(self, begun: Begun) -> None:
         """A failed response that the upstream never opened was refused: that is an HTTP status, and no response."""
         state = await self._store.logs.state(begun.rid)
-        if state is not None and state.refusal and not state.opened:
-            await remove(self._store, begun.rid)
-            raise upstream_refusal(loads(state.refusal))
+        if state is None or state.created != begun.created:
+            await self._raise_kept(begun)
+        elif state.refusal and not state.opened:
+            end: RoundEnd = loads(state.refusal)
+            await self._remove_refused(begun, end)
+            raise upstream_refusal(end)
+
+    async def _remove_refused(self, begun: Begun, end: RoundEnd) -> None:
+        """Delete a response that the upstream refused; who else waits for it finds what was said."""
+        store, rid = self._store, begun.rid
+        if begun.shared:
+            with suppress(StoreError):
+                await store.writer.do(keep(store.keys, rid, created=begun.created, end=end))
+        await remove(store, rid)
+
+    async def _raise_kept(self, begun: Begun) -> None:
+        """Of a response that is gone: the refusal for which another create with its key has deleted it, if it was that."""
+        found = None
+        with suppress(StoreError):
+            found = await self._store.reads.do(kept(self._store.keys, begun.rid))
+        if found is not None and found.created >= begun.created:
+            raise upstream_refusal(found.end)
 
 
 def read(raw: bytes) -> CreateRequest:

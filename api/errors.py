@@ -119,6 +119,13 @@ def _public(error: RespoolError) -> RespoolError:
             return error
 
 
+def is_gone(error: RespoolError) -> bool:
+    """Whether there is no such response (any more)."""
+    return isinstance(error, Gone) or (
+        isinstance(error, Refused) and error.reason is Reason.MISSING
+    )
+
+
 def under_way(error: RespoolError, *, deleted: bool) -> RespoolError:
     """As `public`, for a response that was there when this request began: what went meanwhile, the client did not do.
 

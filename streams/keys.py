@@ -13,6 +13,7 @@ responses share the slot of the due set, whose whole name is their tag.
 | `ns:{rid}:seal`    | string  | with `st`, from some minutes after the end (or from an import), in place of `in` and `out` |
 | `ns:{rid}:sec`     | hash    | with `st`, at most until the terminal commit                             |
 | `ns:{rid}:jobs`    | hash    | with `st`, at most until the terminal commit                             |
+| `ns:{rid}:refusal` | string  | KEPT_MS (`streams.scripts.refusals`)                                     |
 | `ns:work:<kind>`   | stream  | WORK_TTL_MS, renewed on use                                              |
 | `ns:due`           | zset    | DUE_TTL_MS, renewed on use                                               |
 | `ns:open:{ns:due}`    | zset    | DUE_TTL_MS, renewed on use; there only where open responses are bounded   |
@@ -74,6 +75,10 @@ class Keys:
     def jobs(self, rid: str) -> str:
         """The calls that tool workers are to run, who runs them, and which have a result."""
         return f"{self._prefix}{rid}}}:jobs"
+
+    def refusal(self, rid: str) -> str:
+        """What the upstream said to a response that was deleted for it."""
+        return f"{self._prefix}{rid}}}:refusal"
 
     def bell_in(self, rid: str) -> str:
         """The channel that rings when the input log grew."""

@@ -183,7 +183,7 @@ def test_every_key_is_documented():
     real = {
         *(call("{rid}") for call in (keys.state, keys.input, keys.output)),
         *(call("{rid}") for call in (keys.seal, keys.secrets, keys.jobs)),
-        *(keys.bell_in("{rid}"), keys.bell_out("{rid}"), *keys.open),
+        *(keys.refusal("{rid}"), keys.bell_in("{rid}"), keys.bell_out("{rid}"), *keys.open),
         *(keys.work(kind) for kind in ("rounds", "translate", "tools")),
         re.sub("[0-9a-f]{32}", "<hash>", keys.idempotency("tenant", "key")),
     }

@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 
+from api.delete import remove
 from api.idempotency import MAX_CHARS
+from streams import metrics
 from streams.scripts.idempotency import bind
+from streams.store import Store
 from tests.api.gateway import DONE, Gateway, Reply, data_of, running
-from tests.ingest.server import End, text_stream
+from tests.ingest.server import End, Play, text_stream
+from tests.streams.proxy import proxied
 from tests.wait import wait_until
 
 
@@ -99,6 +103,57 @@ async def test_what_the_upstream_refused_may_be_tried_again(gateway: Gateway) ->
     assert (await create(gateway)).status == 429
     assert (await create(gateway)).status == 200
     assert requests_of(gateway) == 2
+
+
+REFUSED = b'{"error": {"message": "slow down"}}'
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("stored", [True, False])
+async def test_what_the_upstream_refused_is_refused_to_all_who_wait_for_it(
+    store, namespace, valkey_url, upstream, *, stream: bool, stored: bool
+) -> None:
+    """In whichever process: the response goes when the first of them has heard."""
+    gate, joined = asyncio.Event(), metrics.value("responses_joined_total")
+    upstream.play(gate, REFUSED, status="429 Too Many Requests", headers={"retry-after": "7"})
+    async with (
+        proxied(valkey_url) as (proxy, url),
+        Store.open(url, namespace) as second,
+        running(store, upstream) as one,
+        running(second, upstream, roles=False) as other,
+    ):
+        asking = [
+            asyncio.ensure_future(create(gateway, stream=stream, store=stored))
+            for gateway in (one, other) * 4
+        ]
+        await wait_until(lambda: metrics.value("responses_joined_total") == joined + 7)
+        proxy.held = (await one.only()).encode()  # the others look when it is gone
+        gate.set()
+        await asyncio.gather(*asking[::2])
+        proxy.held = b""
+        replies = await asyncio.gather(*asking)
+        said = {(r.status, r.error["message"], r.headers.get("retry-after")) for r in replies}
+        assert said == {(429, "slow down", "7")}
+        assert not {r.headers.get("x-should-retry") for r in replies} - {None}
+        assert requests_of(one) == 1
+        upstream.plays[:] = [Play(list(text_stream("a")))]
+        assert (await create(other, stream=stream, store=stored)).status == 200
+
+
+async def test_a_refusal_says_nothing_of_a_later_run_under_its_key(
+    gateway: Gateway, store_url, namespace
+) -> None:
+    gate = asyncio.Event()
+    gateway.upstream.play(REFUSED, status="429 Too Many Requests")
+    gateway.upstream.play(*text_stream("a")[:4], gate)
+    assert (await create(gateway)).status == 429
+    asking = asyncio.ensure_future(create(gateway))
+    await wait_until(lambda: requests_of(gateway) == 2)
+    rid = await gateway.only()
+    async with Store.open(store_url, namespace) as elsewhere:
+        await remove(elsewhere, rid)
+    reply = await asking
+    assert (reply.status, reply.error["code"]) == (500, "response_lost")
 
 
 async def test_a_key_whose_response_was_never_made_makes_it_under_the_same_id(

@@ -10,6 +10,7 @@ from streams.scripts import (
     idempotency,
     inputs,
     outputs,
+    refusals,
     responses,
     restoring,
     rounds,
@@ -37,6 +38,8 @@ OF_A_RESPONSE = [
     responses.create(KEYS, RID, request_data=b"{}", round_body=b"{}", secrets=b"s", **CREATE),
     responses.cancel(KEYS, RID, reason="client"),
     responses.delete(KEYS, RID),
+    refusals.keep(KEYS, RID, created=1, end={}),
+    refusals.kept(KEYS, RID),
     responses.keep(KEYS, RID, lease_ms=1, grace_ms=1),
     rounds.claim_round(KEYS, RID, token="t", lease_ms=1),
     rounds.append(
