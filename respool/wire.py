@@ -35,6 +35,10 @@ LINGER_S: Final = 5.0
 all, and with bytes unread a close is a reset, which can take the answer with it. 24 MiB do within it on a fast line; less
 than anybody may be silent."""
 
+STALL_S = 60.0
+"""How long a client may take nothing of what waits for it: as long as a write of a stream may (`api.stream`). Whole answers
+wait here too, megabytes each, and a close waits until they are out."""
+
 RETRY_AFTER_MS: Final = 1000
 """Connections come and go by the second."""
 
@@ -56,7 +60,10 @@ class Wire(HttpToolsProtocol):
     """One connection."""
 
     # Beside uvicorn's own attributes: with these among them a connection would have a dict of its own, 1.5 KB.
-    __slots__ = ("_head", "_head_timer", "_idle", "_leaving", "_progress", "_surplus")
+    __slots__ = (
+        *("_head", "_head_timer", "_idle", "_leaving", "_progress", "_stall_timer", "_surplus"),
+        "_unsent",
+    )
 
     max_connections = 0
     """Connections to this process; 0: no bound. Set by `bounded`."""
@@ -70,6 +77,10 @@ class Wire(HttpToolsProtocol):
         self._idle = 0
         """Bytes since the last that belonged to a body, or ended a request."""
         self._progress = False
+        self._stall_timer: asyncio.TimerHandle | None = None
+        """Set while more waits for the client than it may, or while a close waits for it."""
+        self._unsent = 0
+        """Bytes that waited for the client when that timer was set."""
         self._leaving = False
         """Set once nothing more is read: what comes is thrown away."""
         super().connection_made(transport)
@@ -79,6 +90,7 @@ class Wire(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
         self._head_is_there()
+        self._no_stall()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -202,6 +214,50 @@ class Wire(HttpToolsProtocol):
         # Not closed, which would wait for a client that does not read.
         self.timeout_keep_alive_task = self.loop.call_later(LINGER_S, self.transport.abort)
 
+    def pause_writing(self) -> None:
+        """More waits for the client than the transport likes."""
+        super().pause_writing()
+        self._await_client()
+
+    def resume_writing(self) -> None:
+        """It has taken enough of that."""
+        super().resume_writing()
+        self._no_stall()
+
+    def on_response_complete(self) -> None:
+        """An answer is written, if not out; where the connection ends with it, nobody else looks whether it gets out."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._await_client()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing was asked for a while, perhaps because the last answer is still not read."""
+        if self._left():
+            self.transport.abort()
+        super().timeout_keep_alive_handler()
+
+    def _left(self) -> int:
+        size: int = self.transport.get_write_buffer_size()
+        return size
+
+    def _await_client(self) -> None:
+        self._no_stall()
+        self._unsent = self._left()
+        if self._unsent:
+            self._stall_timer = self.loop.call_later(STALL_S, self._stalled)
+
+    def _no_stall(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
+    def _stalled(self) -> None:
+        """Look whether the client has taken something, and cut it off if not: a close would wait for it."""
+        if self._left() < self._unsent:
+            self._await_client()
+        else:
+            self.transport.abort()
+
     def _count(self, size: int) -> None:
         self._head += size
         if self._head > MAX_HEAD_BYTES:
@@ -235,6 +291,7 @@ class Wire(HttpToolsProtocol):
             log.info("%s: not a request: %d", *line, extra={"request": request_id})
             self.transport.write(head.encode() + body)
         self.transport.close()
+        self._await_client()
 
 
 def bounded(max_connections: int) -> type[Wire]:

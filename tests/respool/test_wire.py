@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -426,3 +427,50 @@ async def test_to_http_1_1_the_same_body_has_chunks():
     async with serving(pieces) as (port, _connections):
         answer = await say(port, LAST)
     assert answer.endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n")
+
+
+# ---- clients that do not read
+
+
+LARGE = 16 << 20
+"""More than the kernel takes for a client that does not read."""
+
+
+async def large(_request):
+    return PlainTextResponse("x" * LARGE)
+
+
+@pytest.fixture
+async def wide():
+    async with serving(Starlette(routes=[Route("/", large)])) as served:
+        yield served
+
+
+@pytest.mark.parametrize("end", ["keep-alive", "close"])
+async def test_an_answer_that_nobody_reads_holds_no_connection_and_no_memory(
+    wide, monkeypatch, end
+):
+    monkeypatch.setattr(wire, "STALL_S", 0.2)
+    port, connections = wide
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**10)
+    writer.write(GET + f"connection: {end}\r\n\r\n".encode())
+    await wait_until(lambda: connections)
+    await wait_until(lambda: not connections)
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await reader.readexactly(LARGE)
+    writer.close()
+
+
+async def test_a_client_that_reads_slowly_gets_all_of_its_answer(wide, monkeypatch):
+    monkeypatch.setattr(wire, "STALL_S", 0.2)
+    port, _connections = wide
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**10)
+    writer.write(GET + b"connection: close\r\n\r\n")
+    began, got = time.monotonic(), 0
+    while piece := await reader.read(1 << 18):
+        got += len(piece)
+        if got < LARGE // 2:
+            await asyncio.sleep(0.02)
+    assert time.monotonic() - began > wire.STALL_S
+    assert got > LARGE
+    writer.close()
