@@ -1,11 +1,12 @@
-"""The reader of an unstored response: the only reason why it runs.
+"""The readers of an unstored response: the only reason why it runs.
 
-In: a response that was created with `store: false`. Out: a lease on it, renewed while its one client is there; when the
-client leaves the run is cancelled at once, so that nobody's GPU works for nobody. If this process dies the lease lapses,
-and the sweeper does the same. Used through `api.attendance`.
+In: a response that was created with `store: false`. Out: a lease on it, renewed while its client is there; when the client
+leaves, and no repeat of its create is there to read on, the run is cancelled at once, so that nobody's GPU works for
+nobody. If this process dies the lease lapses, and the sweeper does the same. Used through `api.attendance`.
 """
 
 import logging
+import secrets
 from typing import Final
 
 import anyio
@@ -30,13 +31,17 @@ class ReaderLease:
     def __init__(self, store: Store, rid: str, grace_s: float) -> None:
         self._store = store
         self._rid = rid
+        self._reader = secrets.token_hex(8)
         self._grace_ms = int(grace_s * 1000)
         self._renew_s = min(RENEW_S, grace_s / 3)
 
     async def hold(self) -> None:
         """Renew for ever: a watcher of `api.attendance`."""
         call = responses.keep(
-            self._store.keys, self._rid, lease_ms=int(LEASE_S * 1000), grace_ms=self._grace_ms
+            *(self._store.keys, self._rid),
+            reader=self._reader,
+            lease_ms=int(LEASE_S * 1000),
+            grace_ms=self._grace_ms,
         )
         while True:
             try:
@@ -54,14 +59,18 @@ class ReaderLease:
             await anyio.sleep(self._renew_s)
 
     async def abandon(self) -> None:
-        """The client has left: the run ends now."""
-        await cancel(self._store, self._rid, reason="abandoned")
+        """The client has left: the run ends now, unless others read it."""
+        await cancel(self._store, self._rid, reason="abandoned", reader=self._reader)
 
 
-async def cancel(store: Store, rid: str, *, reason: str) -> responses.Cancelled | None:
+async def cancel(
+    store: Store, rid: str, *, reason: str, reader: str = ""
+) -> responses.Cancelled | None:
     """Write the cancel entry and tell whoever follows the log in this process. None: there is no such response."""
     try:
-        found = await store.writer.do(responses.cancel(store.keys, rid, reason=reason))
+        found = await store.writer.do(
+            responses.cancel(store.keys, rid, reason=reason, reader=reader)
+        )
     except Refused as refused:
         if refused.reason is not Reason.MISSING:
             raise

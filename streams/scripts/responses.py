@@ -129,9 +129,10 @@ def create(
     )
 
 
-def cancel(keys: Keys, rid: str, *, reason: str) -> Call[Cancelled]:
+def cancel(keys: Keys, rid: str, *, reason: str, reader: str = "") -> Call[Cancelled]:
     """A `cancel` entry, once; of a finished response only its state is told. Refuses MISSING.
 
+    `reader` is who of `keep` has left: then nothing is written while others read.
     `reason` is one of ours ("client", "abandoned", "deadline"), never text of a client.
     """
     data = b'{"reason":"%s"}' % reason.encode()
@@ -141,7 +142,8 @@ def cancel(keys: Keys, rid: str, *, reason: str) -> Call[Cancelled]:
         entry = Entry(n=n, kind=Kind.CANCEL, t=t, data=data) if n else None
         return Cancelled(reply[0].decode(), bool(reply[1]), entry, bool(reply[4]))
 
-    return Call(rid, CANCEL, (keys.state(rid), keys.input(rid)), (data, keys.bell_in(rid)), parse)
+    where = (keys.state(rid), keys.input(rid))
+    return Call(rid, CANCEL, where, (data, keys.bell_in(rid), reader), parse)
 
 
 def delete(keys: Keys, rid: str) -> Call[None]:
@@ -166,13 +168,16 @@ def _nothing(reply: Any) -> None:
     del reply
 
 
-def keep(keys: Keys, rid: str, *, lease_ms: int, grace_ms: int) -> Call[Kept]:
-    """A reader of an unstored response is there; changes nothing of a stored one. Refuses MISSING."""
+def keep(keys: Keys, rid: str, *, reader: str, lease_ms: int, grace_ms: int) -> Call[Kept]:
+    """A reader of an unstored response is there; changes nothing of a stored one. Refuses MISSING.
+
+    `reader` tells it from others that read the same: a word of ours without ':' and ','.
+    """
     return Call(
         rid,
         KEEP,
         (keys.state(rid), keys.input(rid), keys.output(rid)),
-        (lease_ms, grace_ms),
+        (lease_ms, grace_ms, reader),
         _kept,
     )
 

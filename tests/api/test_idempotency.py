@@ -189,6 +189,41 @@ async def test_who_left_an_unstored_response_and_comes_again_gets_a_run_of_its_o
     assert len(set(began)) == 2, "nothing of the first run may come into the second"
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_who_leaves_an_unstored_response_does_not_end_it_for_the_others(
+    store, store_url, namespace, upstream, *, stream: bool
+) -> None:
+    """As where a proxy asks again for a client whose first connection it gives up."""
+    gate, joined = asyncio.Event(), metrics.value("responses_joined_total")
+    upstream.play(*text_stream("a")[:4], gate, *text_stream("a")[4:])
+    async with (
+        Store.open(store_url, namespace) as second,
+        running(store, upstream) as one,
+        running(second, upstream, roles=False) as other,
+    ):
+        leaving = asyncio.create_task(create(one, store=False, stream=stream))
+        await wait_until(lambda: upstream.requests)
+        rid = await one.only()
+        asking = [
+            asyncio.ensure_future(create(gateway, store=False, stream=stream))
+            for gateway in (one, other)
+        ]
+        await wait_until(lambda: metrics.value("responses_joined_total") == joined + 2)
+        await wait_until(lambda: are_reading(store, rid, 3))
+        leaving.cancel()
+        await wait_until(lambda: are_reading(store, rid, 2))
+        gate.set()
+        for reply in await asyncio.gather(*asking):
+            response = data_of(reply.frames[-2])["response"] if stream else reply.json
+            assert response["status"] == "completed"
+        assert requests_of(one) == 1
+
+
+async def are_reading(store: Store, rid: str, count: int) -> bool:
+    readers = await store.connections.command("HGET", store.keys.state(rid), "readers")
+    return len(readers.split(b",")) == count
+
+
 async def test_each_tenant_has_its_own_keys(store, upstream) -> None:
     keys = {"key-a": "a", "key-b": "b"}
     upstream.play(*text_stream("a"))

@@ -40,7 +40,7 @@ OF_A_RESPONSE = [
     responses.delete(KEYS, RID),
     refusals.keep(KEYS, RID, created=1, end={}),
     refusals.kept(KEYS, RID),
-    responses.keep(KEYS, RID, lease_ms=1, grace_ms=1),
+    responses.keep(KEYS, RID, reader="r", lease_ms=1, grace_ms=1),
     rounds.claim_round(KEYS, RID, token="t", lease_ms=1),
     rounds.append(
         *(KEYS, RID),

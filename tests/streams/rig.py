@@ -112,8 +112,8 @@ class Rig:
     async def release(self, fence: str | None = None):
         return await self.do(outputs.release(self.keys, self.rid, fence=fence or self.lease.fence))
 
-    async def cancel(self, reason: str = "client"):
-        return await self.do(responses.cancel(self.keys, self.rid, reason=reason))
+    async def cancel(self, reason: str = "client", reader: str = ""):
+        return await self.do(responses.cancel(self.keys, self.rid, reason=reason, reader=reader))
 
     async def delete(self):
         return await self.do(responses.delete(self.keys, self.rid))
@@ -135,10 +135,11 @@ class Rig:
         } | changes
         return await self.do(sealing.seal(self.keys, self.rid, **given))
 
-    async def keep(self, lease_ms: int = 1_000, grace_ms: int = 1_000):
-        return await self.do(
-            responses.keep(self.keys, self.rid, lease_ms=lease_ms, grace_ms=grace_ms)
+    async def keep(self, lease_ms: int = 1_000, grace_ms: int = 1_000, reader: str = "reader"):
+        call = responses.keep(
+            self.keys, self.rid, reader=reader, lease_ms=lease_ms, grace_ms=grace_ms
         )
+        return await self.do(call)
 
     async def claim_tool(
         self, by: str = "worker", *, lease_ms: int = LEASE_MS, limit: int = 5, **changes: Any

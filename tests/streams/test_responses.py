@@ -237,6 +237,34 @@ async def test_a_reader_of_a_finished_unstored_response_puts_off_its_expiry(rig)
     assert (await rig.keep(grace_ms=10)).expires == kept.expires, "never shortened"
 
 
+async def test_the_last_reader_that_leaves_a_running_unstored_response_cancels_it(rig):
+    await rig.create(store=False)
+    await rig.keep(lease_ms=9_000, reader="one")
+    await rig.keep(lease_ms=60_000, reader="two")
+    await rig.keep(lease_ms=30_000, reader="three")
+    for _ in range(2):  # a repeat is told the same
+        assert (await rig.cancel("abandoned", reader="two")).entry is None
+    state, now = await rig.state(), await rig.store.logs.now()
+    assert not state.cancelled
+    assert now < state.reader <= now + 30_000, "the lease of those who are left"
+    assert (await rig.cancel("abandoned", reader="one")).entry is None
+    assert (await rig.cancel("abandoned", reader="three")).entry is not None
+    assert (await rig.state()).cancelled
+
+
+async def test_a_reader_whose_lease_lapsed_is_no_reader(rig):
+    await rig.create(store=False)
+    await rig.keep(lease_ms=0, reader="one")
+    await rig.keep(lease_ms=9_000, reader="two")
+    assert (await rig.cancel("abandoned", reader="two")).entry is not None
+
+
+async def test_readers_do_not_keep_anybody_from_cancelling(rig):
+    await rig.create(store=False)
+    await rig.keep(lease_ms=9_000)
+    assert (await rig.cancel("deadline")).entry is not None
+
+
 async def test_readers_change_nothing_of_a_stored_response(rig):
     await rig.finished()
     before = await rig.everything()

@@ -150,7 +150,7 @@ async def test_a_response_past_its_deadline_is_ended(store: Store) -> None:
 
 async def test_an_unstored_response_without_readers_is_cancelled(store: Store) -> None:
     rid = await made(store, store=False)
-    await store.writer.do(keep(store.keys, rid, lease_ms=60_000, grace_ms=100))
+    await store.writer.do(keep(store.keys, rid, reader="r", lease_ms=60_000, grace_ms=100))
     sweeper = Sweeper(store, lease_ms=LEASE_MS)
     await swept(store, rid, sweeper)
     assert "cancel" not in [entry.kind for entry in await entries(store, rid)]
