@@ -126,7 +126,9 @@ class Wire(HttpToolsProtocol):
                     self.parser.feed_data(rest)
                 except HttpParserUpgrade as wish:
                     rest = rest[wish.args[0] :]
+                    wishes = [header for header in self.headers if header[0] == b"upgrade"]
                     self.parser.feed_data(self._head_without_upgrade())
+                    self.headers.extend(wishes)  # for the application, which has yet to begin
                 else:
                     return
         except HttpParserError:
