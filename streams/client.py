@@ -273,7 +273,7 @@ class Named(Connections):
             except (RedisError, OSError, TimeoutError):
                 await link.drop()
             else:
-                demoted = b"role:slave" in info
+                demoted = isinstance(info, bytes) and b"role:slave" in info  # a proxy may differ
                 # In the beginning whoever opened the store looks himself.
                 if not began and (demoted or new):
                     await self.leave(but=None if demoted else link)
