@@ -124,8 +124,8 @@ class Sessions:
                 _client(transport, server.url, http) as client,
             ):
                 watch.opened = True
-                if asking.when() != AT_ONCE:
-                    asking.reschedule(None)  # the limit of a call is its job's
+                # The limit of a call is its job's; what has been ended meanwhile stays so.
+                asking.reschedule(AT_ONCE if asking.when() == AT_ONCE else None)
                 answers.append(await question(client))
         except Exception:
             if not answers:

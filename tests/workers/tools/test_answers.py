@@ -3,11 +3,15 @@
 import json
 
 import pytest
+from anyio import BrokenResourceError
+from mcp.shared._context_streams import create_context_streams
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCResponse
 
 from tests.workers.tools.mcp_server import PNG
 from tests.workers.tools.old_server import OldServer, replied
 from tests.workers.tools.test_mcp import at, failing, runner
-from workers.tools.answers import call_of, list_of, tool_of
+from workers.tools.answers import Answers, call_of, list_of, tool_of
 
 ANY = {"type": "object"}
 ECHO = {"name": "echo", "inputSchema": {"type": "object", "properties": {"a": True}}}
@@ -153,3 +157,15 @@ async def test_a_part_of_an_unknown_kind_does_not_take_the_result_with_it(mcp):
     old.result = {"content": [TEXT, {"type": "weird S1-secret"}]}
     outcome = await runner(mcp).call(at(mcp.url, authorization="S1-secret"), "echo", {})
     assert (outcome.ok, outcome.output) == (True, "a\n[weird ***: could not be read]")
+
+
+async def test_answers_may_be_received_one_by_one():
+    sending, reading = create_context_streams(1)
+    message = JSONRPCResponse(jsonrpc="2.0", id=1, result={"tools": [5]})
+    await sending.send(SessionMessage(message))
+    answers = Answers(reading)
+    assert (await answers.receive()).message.result == {"tools": []}
+    await answers.aclose()
+    with pytest.raises(BrokenResourceError):
+        await sending.send(SessionMessage(message))
+    await sending.aclose()

@@ -87,6 +87,18 @@ async def test_who_closes_does_not_wait_for_sessions_that_do_not_end(mcp):
         await running.aclose()
 
 
+async def test_an_answer_stays_one_where_leaving_fails(mcp):
+    def break_off():
+        raise ConnectionError
+
+    async def question(client):
+        client._exit_stack.callback(break_off)
+        return "an answer"
+
+    sessions = session.Sessions(AllowedHosts(mcp.host), timeout_s=30)
+    assert await sessions.ask(at(mcp.url), question) == "an answer"
+
+
 # ---- what the SDK keeps to itself
 
 
@@ -115,6 +127,14 @@ async def test_a_message_that_does_not_arrive_over_sse_fails_its_call_at_once():
         async with asyncio.timeout(SOON_S):
             failure = await failing(running.call(at(f"http://{host}/sse"), "echo", {}))
         assert failure.message == wire.UNREACHABLE_TEXT
+
+
+async def test_a_message_that_is_refused_when_all_is_over_changes_nothing():
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0) as asking:
+            await asyncio.Event().wait()
+    session._end(asking, wire.Watch(frozenset()))
+    assert asking.expired()
 
 
 async def test_a_call_over_sse_to_an_old_server(mcp, run: Mcp):
