@@ -39,6 +39,10 @@ STALL_S = 60.0
 """How long a client may take nothing of what waits for it: as long as a write of a stream may (`api.stream`). Whole answers
 wait here too, megabytes each, and a close waits until they are out."""
 
+MAX_PIPELINED: Final = 1_000
+"""Requests of one connection that wait for the answers before them. Hardly a client sends a second one early; one packet
+may hold thousands, which cost some KB each."""
+
 RETRY_AFTER_MS: Final = 1000
 """Connections come and go by the second."""
 
@@ -50,6 +54,10 @@ NOT_HTTP: Final = "Invalid HTTP request received."
 
 class _HeadTooLarge(Exception):
     """Raised into the parser, which then stops."""
+
+
+class _TooManyWait(Exception):
+    """The same, for requests that are sent without waiting for answers."""
 
 
 class _Tunnel(Exception):
@@ -169,6 +177,8 @@ class Wire(HttpToolsProtocol):
         reply: Any = self.cycle
         reply.__class__ = Reply  # uvicorn makes one of its own, and asks nobody
         reply.leave = self._linger
+        if len(self.pipeline) > MAX_PIPELINED:
+            raise _TooManyWait
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
@@ -231,6 +241,8 @@ class Wire(HttpToolsProtocol):
         super().on_response_complete()
         if self.transport.is_closing():
             self._await_client()
+        elif self.pipeline:
+            self.flow.pause_reading()  # uvicorn reads on with every answer
 
     def timeout_keep_alive_handler(self) -> None:
         """Nothing was asked for a while, perhaps because the last answer is still not read."""

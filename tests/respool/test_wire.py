@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from starlette.applications import Starlette
@@ -472,3 +472,46 @@ async def test_a_client_that_reads_slowly_gets_all_of_its_answer(wide, monkeypat
     assert time.monotonic() - began > wire.STALL_S
     assert got > LARGE
     writer.close()
+
+
+# ---- requests that do not wait for answers
+
+
+@asynccontextmanager
+async def gated():
+    """A server whose first answer waits for the gate."""
+    gate = asyncio.Event()
+
+    async def wait(_request):
+        await gate.wait()
+        return PlainTextResponse("ok")
+
+    async with serving(Starlette(routes=[Route("/", wait)])) as (port, connections):
+        yield port, connections, gate
+
+
+async def test_a_few_hundred_requests_at_once_are_answered_and_read_no_faster_than_that():
+    async with gated() as (port, connections, gate):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write((GET + b"\r\n") * 500)
+        await wait_until(lambda: any(len(each.pipeline) == 499 for each in connections))
+        (connection,) = connections
+        writer.write((GET + b"\r\n") * 900)
+        gate.set()
+        answers = b""
+        async with asyncio.timeout(20):
+            while answers.count(b"HTTP/1.1 200") < 1400:
+                answers += await reader.read(1 << 10)
+                assert len(connection.pipeline) < 900
+        writer.close()
+
+
+async def test_who_sends_thousands_before_the_first_answer_is_cut_off():
+    async with gated() as (port, connections, _gate):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write((GET + b"\r\n") * 20_000)
+        async with asyncio.timeout(5):
+            with suppress(ConnectionError):
+                assert b"HTTP/1.1 200" not in await reader.read()
+        await wait_until(lambda: not connections)
+        writer.close()
