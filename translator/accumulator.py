@@ -126,14 +126,15 @@ class Accumulator:
             return None
         item_type = type_of(payload)
         item_id, index = id_of(payload.get("id")) or id_of(event.get("item_id")), index_of(event)
-        if item_type in CALLS and self.register.holds_text(index, item_id):
+        beside = item_type in CALLS and self.register.holds_text(index, item_id)
+        if beside:
             self.tolerated["call under the output index of an open text"] += 1
             index = None
         known = self.register.find(item_id, index) if item_id or index is not None else None
         if known is not None and known.ended is Ended.OPEN:
             item = self._announced_late(known, item_type, payload)
         else:
-            item = self.register.add(item_type, item_id, index)
+            item = self.register.add(item_type, item_id, index, beside=beside)
         item.announced_upstream = True
         item.payload = payload
         self._identify(item, payload)
@@ -469,17 +470,14 @@ class Accumulator:
         if not self.items:
             for index, payload in enumerate(output):
                 self._item_done({"type": event["type"], "output_index": index, "item": payload})
-        elif not any(item.is_call for item in self.items):
-            # SGLang streams what gpt-oss thinks and says, and tells of its calls at the end alone.
-            for payload in output:
-                if isinstance(payload, dict) and payload.get("type") in CALLS:
-                    self.tolerated["call that only the terminal event tells"] += 1
-                    self._item_done({"type": event["type"], "item": payload})
         usage, details = response.get("usage"), response.get("incomplete_details")
         usage = usage if isinstance(usage, dict) else None
         said = (event["type"].removeprefix("response."), response.get("status"))
+        failed = "failed" in said or "cancelled" in said
+        if self.items and not failed and not any(item.is_call for item in self.items):
+            self._take_calls(output)
         error = response.get("error")
-        if "failed" in said or "cancelled" in said:
+        if failed:
             code, message = error_of(error)
             self.result = RoundResult("failed", usage, code=code, message=message)
         elif "incomplete" in said:
@@ -491,6 +489,14 @@ class Accumulator:
             self.result = RoundResult("incomplete", usage, reason="max_output_tokens")
         else:
             self.result = RoundResult("completed", usage)
+
+    def _take_calls(self, output: list[Any]) -> None:
+        """SGLang streams what gpt-oss thinks and says, and tells of its calls at the end alone."""
+        for payload in output:
+            if isinstance(payload, dict) and payload.get("type") in CALLS:
+                self.tolerated["call that only the terminal event tells"] += 1
+                taken = self.register.knows(id_of(payload.get("id")))
+                self._item_done({"item": {**payload, "id": None} if taken else payload})
 
     def _error_event(self, event: Event) -> None:
         code, message = error_of(event.get("error") or event)

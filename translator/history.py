@@ -4,15 +4,14 @@ Called by `translator.outbound`. Only the copy is converted; what is stored and 
 is. The forms are those that vLLM's input models accept (upstream-quirks.md sections 3 and 5).
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any, Final
 
 from translator.chat_parts import attachments, plain
 from translator.declarations import Key
 from translator.items import CALLS, OUTPUTS
-from translator.pairing import answered, told_again, unique_ids
+from translator.pairing import answered, matched, unique_ids
 from translator.protocol.errors import RequestError
 from translator.protocol.json import dumps, loads
 from translator.reasoning_seal import unseal
@@ -48,34 +47,26 @@ def check_items(items: Sequence[Item], history: Sequence[Item]) -> None:
     was never run: it needs no output. One that is told again needs one output.
     """
     known = {item.get("id") for item in history}
-    open_calls: dict[str, int] = {}
-    last: dict[str, Item] = {}  # the last call of each id that was not cut off
-    spare: Counter[str] = Counter()  # calls that were told again, of each id
-    for index, item in enumerate(chain(history, items), -len(history)):
+    both = [*history, *items]
+    called: set[str] = set()
+    for index, item in enumerate(both, -len(history)):
         kind = item["type"]
         if kind in CALLS:
-            call_id, waiting = item["call_id"], open_calls.setdefault(item["call_id"], 0)
-            if item.get("status") != "incomplete":
-                spare[call_id] += waiting > 0 and told_again(item, last[call_id])
-                open_calls[call_id], last[call_id] = waiting + 1, item
-        elif kind in OUTPUTS:
-            settle(item["call_id"], open_calls)
+            called.add(item["call_id"])
+        elif kind in OUTPUTS and item["call_id"] not in called:
+            raise RequestError(
+                f"No tool call found for the output of {item['call_id']!r}.", param="input"
+            )
         elif kind == "item_reference" and item["id"] not in known:
             raise RequestError(
                 "The referenced item was not found: it is neither in the chain of "
                 "'previous_response_id' nor an item of a stored response.",
                 param=f"input[{index}].id",
             )
-    for call_id, count in open_calls.items():
-        if count > spare[call_id]:
-            raise RequestError(f"No tool output found for the call {call_id!r}.", param="input")
-
-
-def settle(call_id: str, open_calls: dict[str, int]) -> None:
-    """Note that a call has its output; a second output of one call changes nothing."""
-    if call_id not in open_calls:
-        raise RequestError(f"No tool call found for the output of {call_id!r}.", param="input")
-    open_calls[call_id] = max(0, open_calls[call_id] - 1)
+    _, waiting = matched(both)
+    if waiting:
+        call_id = both[waiting[0]]["call_id"]
+        raise RequestError(f"No tool output found for the call {call_id!r}.", param="input")
 
 
 def upstream_items(items: Iterable[Item], tools: ToolMap) -> list[Item]:

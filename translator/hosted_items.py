@@ -9,6 +9,7 @@ from typing import Any, Final
 from translator.items import Ended, Item
 from translator.lifecycle import Lifecycle
 from translator.output import Output
+from translator.upstream_item import listed
 
 IDENTITY: Final = ("call_id", "name", "namespace", "server_label")
 """Besides id and type, what never changes after `output_item.added` (contract.md section 3, rule 5)."""
@@ -175,14 +176,14 @@ class HostedLifecycle(Lifecycle):
             self._identity = {key: item[key] for key in IDENTITY if item.get(key)}
         if self.item.type == "mcp_list_tools":
             item = without_nulls(item)
-            item["tools"] = [without_nulls(tool) for tool in item.get("tools") or ()]
+            item["tools"] = [without_nulls(tool) for tool in listed(item.get("tools"))]
         if "status" in item and (status == "in_progress" or item["status"] != "failed"):
             item["status"] = status
         return item
 
 
-def without_nulls(listed: Any) -> Any:
+def without_nulls(said: Any) -> Any:
     """A list of tools, or one of them, without what is not said: the AI SDK takes no null for it."""
-    if not isinstance(listed, dict):
-        return listed
-    return {key: value for key, value in listed.items() if value is not None}
+    if not isinstance(said, dict):
+        return said
+    return {key: value for key, value in said.items() if value is not None}

@@ -15,13 +15,18 @@ Item = dict[str, Any]
 
 
 def answered(items: Sequence[Item]) -> dict[int, int]:
-    """Which output answers which call, both by their places.
+    """Which output answers which call, both by their places; calls and outputs that are not in it are left out."""
+    return matched(items)[0]
 
-    A call id may come again. A call that was cut off was never run, so that the others of its id come before it. Calls
-    without an output were cut off, too, or told twice; a second output says nothing new: all of these are left out.
+
+def matched(items: Sequence[Item]) -> tuple[dict[int, int], list[int]]:
+    """Which output answers which call, by their places, and the whole calls that have none.
+
+    A call id may come again. A call that was cut off was never run, so that the others of its id come before it, and it
+    needs no output. One that is told twice needs one; a second output says nothing new.
     """
+    ahead = outputs_ahead(items)
     waiting: dict[str, tuple[deque[int], deque[int]]] = {}
-    left = Counter(item["call_id"] for item in items if item["type"] in OUTPUTS)
     found = {}
     for place, item in enumerate(items):
         if item["type"] in CALLS:
@@ -29,14 +34,24 @@ def answered(items: Sequence[Item]) -> dict[int, int]:
             (cut if item.get("status") == "incomplete" else whole).append(place)
         elif item["type"] in OUTPUTS:
             whole, cut = waiting.get(item["call_id"], (deque(), deque()))
-            while len(whole) > left[item["call_id"]] and told_again(
-                items[whole[1]], items[whole[0]]
-            ):
+            while len(whole) > ahead[place] and told_again(items[whole[1]], items[whole[0]]):
                 whole.popleft()  # the later one is nearer to the output
-            left[item["call_id"]] -= 1
             if queue := whole or cut:
                 found[queue.popleft()] = place
-    return found
+    return found, sorted(place for whole, _ in waiting.values() for place in whole)
+
+
+def outputs_ahead(items: Sequence[Item]) -> dict[int, int]:
+    """For the place of each output: how many of its call id there are from it up to the next call of that id."""
+    ahead, count = {}, Counter[str]()
+    for place in reversed(range(len(items))):
+        item = items[place]
+        if item["type"] in CALLS:
+            count[item["call_id"]] = 0
+        elif item["type"] in OUTPUTS:
+            count[item["call_id"]] += 1
+            ahead[place] = count[item["call_id"]]
+    return ahead
 
 
 def told_again(call: Item, waiting: Item) -> bool:

@@ -105,6 +105,10 @@ class Register:
         alike = [item for item in alike if not item.ids] or alike
         return alike[0] if len(alike) == 1 else None
 
+    def knows(self, item_id: str | None) -> bool:
+        """Whether some item ever had this id."""
+        return item_id in self._by_id
+
     def holds_text(self, index: int | None, item_id: str | None) -> bool:
         """Whether an index is that of an open message or reasoning item, and an id one that nothing has yet.
 
@@ -115,8 +119,13 @@ class Register:
             return False
         return item_id is not None and item_id not in self._by_id
 
-    def add(self, item_type: str, item_id: str | None, index: int | None) -> Item:
-        """A new item. Raises ProtocolFault for a second live item on one index or id."""
+    def add(
+        self, item_type: str, item_id: str | None, index: int | None, *, beside: bool = False
+    ) -> Item:
+        """A new item. Raises ProtocolFault for a second live item on one index or id.
+
+        One `beside` the count (`holds_text`) is found by its id alone: its place is some other item's index.
+        """
         for live in (
             self._by_id.get(item_id or ""),
             self._by_index.get(-1 if index is None else index),
@@ -127,7 +136,7 @@ class Register:
         self.items.append(item)
         if index is not None:
             self._by_index[index] = item
-        else:
+        elif not beside:
             self._by_index.setdefault(item.place, item)
         self.learn(item, item_id)
         return item

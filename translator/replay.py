@@ -115,12 +115,13 @@ def place_of(response: Item, answers: Counter[str]) -> str:
 def led_to(items: Iterable[Item]) -> dict[str, Item]:
     """The run that each yes led to, by the answer's place.
 
-    A yes that is repeated means the run that was. One after which the model spoke before any run has led to none: a later
-    answer does not change what the model knew when it spoke.
+    A yes that is repeated means the run that was. One after which the model spoke before any run has led to none where a
+    later one may have: an answer does not change what the model knew when it spoke.
     """
     answers: Counter[str] = Counter()
     ran: dict[str, Item] = {}
     waiting: dict[str, list[str]] = {}
+    passed: dict[str, list[str]] = {}  # those after which the model spoke
     found: dict[str, Item] = {}
     for item in items:
         if item["type"] == "mcp_approval_response":
@@ -132,8 +133,11 @@ def led_to(items: Iterable[Item]) -> dict[str, Item]:
             waiting.setdefault(asked, []).append(place)
         elif item["type"] == "mcp_call" and (asked := question_of(item)):
             ran[asked] = item
-            found |= dict.fromkeys(waiting.pop(asked, ()), item)
+            earlier = passed.pop(asked, [])[-1:]
+            found |= dict.fromkeys(waiting.pop(asked, earlier), item)
         elif item.get("role") == "assistant":
+            for asked, places in waiting.items():
+                passed.setdefault(asked, []).extend(places)
             waiting.clear()
     return found
 

@@ -112,6 +112,17 @@ def test_a_call_that_a_client_brings_with_its_output_although_the_chain_has_it_i
     assert "'k'" in refusal([made("k")], history).message
 
 
+def test_calls_that_are_brought_again_each_keep_their_output_though_their_ids_restart():
+    rome, oslo = (call("call_0", arguments=f'{{"city":"{city}"}}') for city in ("Rome", "Oslo"))
+    turn = [rome, rome, output("call_0", "20"), oslo]
+    sent = up(oslo, output("call_0", "-5"), history=turn)
+    assert [one.get("arguments") or one["output"] for one in sent] == [
+        *('{"city":"Rome"}', "20", '{"city":"Oslo"}', "-5"),
+    ]
+    answered = [output("call_0"), output("call_0")]
+    assert "call_0" in refusal([rome, rome, *answered, oslo, user()]).message
+
+
 def test_equal_calls_that_each_have_an_output_are_two():
     sent = up(call("k"), call("k"), output("k", "1"), output("k", "2"))
     assert [item["call_id"] for item in sent] == ["k", "k_2", "k", "k_2"]

@@ -368,6 +368,12 @@ def test_calls_that_only_the_end_tells_are_taken_behind_what_was_streamed() -> N
     assert [one.get("call_id") for one in told.output] == [None, "c1", "c2"]
     streamed = play(done(calls[0], 0), completed(output=[{**calls[0], "call_id": "x"}]))
     assert [one["call_id"] for one in streamed.output] == ["c1"]
+    one_id = {**calls[0], "id": "r"}
+    spoken = play(done(message("r", "hi"), 0), completed(output=[message("r", "hi"), one_id]))
+    assert [one["type"] for one in spoken.output] == ["message", "function_call"]
+    failed = {"output": [calls[0]], "error": {"code": "server_error", "message": "m"}}
+    broken = play(done(message("r", "hi"), 0), ev("failed", response=failed))
+    assert [one["type"] for one in broken.output] == ["message"]
 
 
 def test_calls_that_are_counted_apart_from_the_open_text_before_them_are_items_of_their_own() -> (
@@ -382,6 +388,13 @@ def test_calls_that_are_counted_apart_from_the_open_text_before_them_are_items_o
         text(" Now.", 0), done(message(text="Let me look. Now."), 0), completed(), tools=[FUNCTION],
     )  # fmt: skip
     said, *calls = told.output
+    early = play(
+        added(message(), 0), text("Let me look.", 0), added(first, 0), added(second, 1),
+        args('{"a":1}', 0, "f1"), args('{"a":2}', 1, "f2"),
+        done({**first, "arguments": '{"a":1}'}, 0), done({**second, "arguments": '{"a":2}'}, 1),
+        completed(), tools=[FUNCTION],
+    )  # fmt: skip
+    assert [one["arguments"] for one in early.output[1:]] == ['{"a":1}', '{"a":2}']
     assert said["content"][0]["text"] == "Let me look. Now."
     assert [one["arguments"] for one in calls] == ['{"a":1}', '{"a":2}']
     assert [one["call_id"] for one in calls] == ["c1", "c2"]

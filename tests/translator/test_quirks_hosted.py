@@ -308,3 +308,5 @@ def test_a_list_of_tools_says_no_nulls() -> None:
     assert "error" not in item
     assert item["tools"] == [{"name": "t", "input_schema": {}}, "odd"]
     assert told.of("output_item.added")[0]["item"]["tools"] == []
+    for odd in (1, True, "t", {"a": 1}):
+        assert play(done({**listed, "tools": odd}), completed()).output[0]["tools"] == []

@@ -247,9 +247,11 @@ def test_an_answer_that_is_said_twice_in_one_turn_means_one_run():
     assert [one[1] for one in twice] == ["docs__look", "docs__look", "seen", "seen"]
 
 
-def test_a_run_that_comes_behind_what_the_model_said_to_it_is_not_lost():
+def test_a_run_that_comes_behind_what_was_said_to_it_is_told_once_where_it_was_allowed():
     run = ran(approval_request_id="mcpr_1")
-    assert up(asked(), answered(True), message("Seen."), run)[-1] == ("#1", "seen")
+    told = up(asked(), answered(True), message("Shall I look?"), run)
+    assert told[:2] == [("#0", "docs__look", '{"a":1}'), ("#0", "seen")]
+    assert len(told) == 3
     assert up(asked(), run, answered(True)) == [("#0", "docs__look", '{"a":1}'), ("#0", "seen")]
 
 
