@@ -6,7 +6,7 @@ who is told that has to leave, so that nobody can hold a connection with a body 
 what uvicorn makes.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
@@ -14,9 +14,6 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 class Reply(RequestResponseCycle):
     """The answer to one request."""
-
-    leave: Callable[[], None]
-    """Called in place of `on_response` where no other request may follow. Set by the wire."""
 
     unframed = False
     """Whether the body ends with the connection. Set when the answer begins."""
@@ -41,7 +38,9 @@ class Reply(RequestResponseCycle):
         await super().send(message)  # and says so
         # Else uvicorn would close at the end: with bytes unread, that is a reset.
         self.keep_alive = True
-        self.on_response = self.leave
+        # The wire's, which uvicorn gave; it forgets it at the end, so that nothing holds itself.
+        wire: Any = getattr(self.on_response, "__self__", None)
+        self.on_response = wire.linger
 
 
 def _has_length(headers: Iterable[tuple[bytes, bytes]]) -> bool:

@@ -176,7 +176,6 @@ class Wire(HttpToolsProtocol):
         super().on_headers_complete()
         reply: Any = self.cycle
         reply.__class__ = Reply  # uvicorn makes one of its own, and asks nobody
-        reply.leave = self._linger
         if len(self.pipeline) > MAX_PIPELINED:
             raise _TooManyWait
 
@@ -211,7 +210,7 @@ class Wire(HttpToolsProtocol):
         cycle: Any = self.cycle  # None before the first request, whatever its type says
         return cycle is not None and not cycle.response_complete
 
-    def _linger(self) -> None:
+    def linger(self) -> None:
         """An answer is out that was the last, since its request had come in part: let the client read it, and leave.
 
         What is in the pipeline stays there: it was sent before the client had read `connection: close`.
@@ -223,8 +222,14 @@ class Wire(HttpToolsProtocol):
         self.flow.resume_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        # Not closed, which would wait for a client that does not read.
-        self.timeout_keep_alive_task = self.loop.call_later(LINGER_S, self.transport.abort)
+        self.timeout_keep_alive_task = self.loop.call_later(LINGER_S, self._lingered)
+
+    def _lingered(self) -> None:
+        """Leave for good, with bytes of the client unread: a close would wait, and be a reset all the same."""
+        if self._left():
+            self._await_client()  # it is reading still
+        else:
+            self.transport.abort()
 
     def pause_writing(self) -> None:
         """More waits for the client than the transport likes."""
@@ -245,10 +250,9 @@ class Wire(HttpToolsProtocol):
             self.flow.pause_reading()  # uvicorn reads on with every answer
 
     def timeout_keep_alive_handler(self) -> None:
-        """Nothing was asked for a while, perhaps because the last answer is still not read."""
-        if self._left():
-            self.transport.abort()
+        """Nothing was asked for a while, perhaps because the last answer is still being read."""
         super().timeout_keep_alive_handler()
+        self._await_client()
 
     def _left(self) -> int:
         size: int = self.transport.get_write_buffer_size()
@@ -267,7 +271,7 @@ class Wire(HttpToolsProtocol):
 
     def _stalled(self) -> None:
         """Look whether the client has taken something, and cut it off if not: a close would wait for it."""
-        if self._left() < self._unsent:
+        if 0 < self._left() < self._unsent:
             self._await_client()
         else:
             self.transport.abort()
@@ -286,9 +290,9 @@ class Wire(HttpToolsProtocol):
             self._refuse(_of(400, NOT_HTTP))
 
     def _refuse(self, error: RespoolError) -> None:
-        """Say so, unless an answer is under way that this would break into, and close."""
+        """Say so, unless an answer is under way that this would break into or pass for, and close."""
         self._leaving = True
-        if not self._answering() or not self.cycle.response_started:
+        if not self.pipeline and not (self._answering() and self.cycle.response_started):
             request_id = f"req_{secrets.token_hex(16)}"
             body = dumps(error.body())
             headers = {

@@ -1,9 +1,11 @@
 """What happens to bytes that never become a request."""
 
 import asyncio
+import gc
 import json
 import logging
 import time
+import weakref
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -515,3 +517,46 @@ async def test_who_sends_thousands_before_the_first_answer_is_cut_off():
                 assert b"HTTP/1.1 200" not in await reader.read()
         await wait_until(lambda: not connections)
         writer.close()
+
+
+async def test_a_refusal_breaks_into_no_answer_and_stands_for_none():
+    async with gated() as (port, connections, _gate):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET + b"\r\n")
+        await wait_until(lambda: any(each.cycle for each in connections))
+        writer.write((GET + b"\r\n") * 2_000)
+        async with asyncio.timeout(5):
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_client_that_reads_for_longer_than_a_connection_may_be_idle_gets_all(monkeypatch):
+    monkeypatch.setattr("respool.http.KEEPALIVE_S", 0.1)
+    async with serving(Starlette(routes=[Route("/", large)])) as (port, _connections):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**10)
+        writer.write(GET + b"\r\n")
+        began, got = time.monotonic(), 0
+        while piece := await reader.read(1 << 18):
+            got += len(piece)
+            if got < LARGE // 2:
+                await asyncio.sleep(0.02)
+        assert time.monotonic() - began > 0.1
+        assert got > LARGE
+        writer.close()
+
+
+async def test_a_connection_that_is_over_is_freed_at_once():
+    gc.collect()
+    gc.disable()
+    try:
+        async with serving(early) as (port, connections):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(PART)
+            await answered(reader)
+            gone = weakref.ref(next(iter(connections)).cycle)
+            writer.close()
+            await writer.wait_closed()
+            await wait_until(lambda: not connections and gone() is None)
+    finally:
+        gc.enable()
