@@ -100,11 +100,8 @@ def tool_of(listed: Any) -> dict[str, Any] | None:
     """A tool with what is shown and used of it; None where it is none. No schema, or an empty one, is that of any object."""
     if not isinstance(listed, dict) or not isinstance(listed.get("name"), str):
         return None
-    given = listed.get("inputSchema")
-    schema = {"type": "object"} if given is None else given
-    if not isinstance(schema, dict) or schema.setdefault("type", "object") != "object":
-        return None
-    if not _takes_properties(schema):
+    schema = schema_of(listed.get("inputSchema"))
+    if schema is None:
         return None
     tool = {"name": listed["name"], "inputSchema": schema}
     if isinstance(listed.get("description"), str):
@@ -116,16 +113,24 @@ def tool_of(listed: Any) -> dict[str, Any] | None:
     return tool
 
 
-def _takes_properties(schema: dict[str, Any]) -> bool:
-    """Whether the root of a schema says what its names say."""
-    properties, required = schema.get("properties") or {}, schema.get("required") or []
-    return (
-        isinstance(properties, dict)
-        and all(isinstance(one, dict | bool) for one in properties.values())
-        and isinstance(required, list)
-        and all(isinstance(one, str) for one in required)
-        and isinstance(schema.get("$schema", ""), str)
-    )
+EMPTY: Final[dict[str, Any]] = {"properties": {}, "required": [], "$schema": ""}
+"""What the root of a schema may say of these names, by kind. What says nothing (null, false, or PHP's empty list for an
+empty map) is left out."""
+
+
+def schema_of(given: Any) -> dict[str, Any] | None:
+    """A tool's schema, without what says nothing at its root; None where it is that of no object."""
+    said = {"type": "object"} if given is None else given
+    if not isinstance(said, dict):
+        return None
+    schema = {key: value for key, value in said.items() if key not in EMPTY or value}
+    if schema.setdefault("type", "object") != "object":
+        return None
+    if any(not isinstance(schema.get(key, empty), type(empty)) for key, empty in EMPTY.items()):
+        return None
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    whole = all(isinstance(one, dict | bool) for one in properties.values())
+    return schema if whole and all(isinstance(one, str) for one in required) else None
 
 
 def call_of(result: dict[str, Any]) -> dict[str, Any]:
@@ -143,7 +148,7 @@ def call_of(result: dict[str, Any]) -> dict[str, Any]:
     if structure is not None and not isinstance(
         structure, dict
     ):  # in its older versions MCP has objects alone
-        if not any(part.get("text") for part in parts):
+        if not any(part.get("text") or part.get("resource", {}).get("text") for part in parts):
             parts.append({"type": "text", "text": written(structure).decode("utf-8", "replace")})
         structure = None
     elif structure is None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
@@ -39,6 +39,9 @@ OPEN_S: Final = 20.0
 
 AT_ONCE: Final = 0.0
 """On the loop's clock: long ago."""
+
+DOUBT_S = 5.0
+"""For an answer to a message of which a proxy says that its time was up, or whose connection broke: it may be at work."""
 
 FAREWELL_S = 2.0
 """For telling a server that its session is over. Nobody waits for it, and one that does not hear of it forgets by itself."""
@@ -117,7 +120,7 @@ class Sessions:
         answers: list[T] = []
         asking = asyncio.timeout(min(OPEN_S, self._timeout_s))
         if transport == "sse":
-            watch.on_undelivered = lambda: _end(asking, watch)
+            watch.on_undelivered = partial(_end, asking, watch)
         try:
             async with (
                 asking,
@@ -145,11 +148,11 @@ class Sessions:
         task.add_done_callback(self._farewells.discard)
 
 
-def _end(asking: asyncio.Timeout, watch: "Watch") -> None:
+def _end(asking: asyncio.Timeout, watch: "Watch", surely: bool) -> None:
     """End what waits for an answer that cannot come: over SSE the SDK hears of a lost message, and tells nobody."""
     watch.opened = True  # the stream of answers is open: this server does speak SSE
     if not asking.expired():
-        asking.reschedule(AT_ONCE)
+        asking.reschedule(AT_ONCE if surely else asyncio.get_running_loop().time() + DOUBT_S)
 
 
 @asynccontextmanager

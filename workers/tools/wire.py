@@ -74,8 +74,9 @@ class Watch:
         self.lost = (
             False  # set where the server does not know its session any more, and so has run nothing
         )
-        self.on_undelivered: Callable[[], None] | None = None
-        """Called when a POST did not arrive, or was refused. Set by who would not hear of it otherwise."""
+        self.on_undelivered: Callable[[bool], None] | None = None
+        """Called when a POST did not arrive, or was refused; with whether that is sure. Set by who would not hear of it
+        otherwise."""
         self._methods = methods
         self._messages: deque[int] = deque(maxlen=MAX_MESSAGES)  # their hashes; set by `read`
 
@@ -89,12 +90,12 @@ class Watch:
         if method in self._methods:
             self.status = status if status >= 300 else None
         if method == "POST" and status >= 300 and status not in LED_ON:
-            self.undelivered()
+            self.undelivered(surely=status < 500)
 
-    def undelivered(self) -> None:
-        """A message did not arrive."""
+    def undelivered(self, *, surely: bool) -> None:
+        """A message did not arrive; not `surely` where a proxy may have lost no more than the word of it."""
         if self.on_undelivered is not None:
-            self.on_undelivered()
+            self.on_undelivered(surely)
 
     def read(self, lines: bytes) -> None:
         """Whole lines of an answer came."""
@@ -168,9 +169,9 @@ class Guard(httpx2.AsyncHTTPTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
             return await self._response(request)
-        except httpx2.HTTPError:
+        except httpx2.HTTPError as error:
             if request.method == "POST":
-                self._watch.undelivered()
+                self._watch.undelivered(surely=isinstance(error, httpx2.ConnectError))
             raise
 
     async def _response(self, request: httpx2.Request) -> httpx2.Response:
@@ -189,9 +190,6 @@ class Guard(httpx2.AsyncHTTPTransport):
             self._watch.fail(Failed.http(502, UNREACHABLE_TEXT))
             raise
         self._watch.answered(request.method, response.status_code)
-        if response.status_code == 404 and asks_in_session(request):
-            self._watch.lost = True
-            self._watch.session = None
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             raise httpx2.RemoteProtocolError("encoded") from self._watch.fail(
@@ -199,6 +197,10 @@ class Guard(httpx2.AsyncHTTPTransport):
             )
         assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 - for the type checker
         response.stream = Bounded(response.stream, self._watch)
+        asked = asked_in_session(request) if response.status_code == 404 else None
+        if asked is not None and not answers(await response.aread(), asked):
+            self._watch.lost = True
+            self._watch.session = None
         return response
 
 
@@ -239,12 +241,22 @@ class Bounded(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
-def asks_in_session(request: httpx2.Request) -> bool:
-    """Whether a request is one of JSON-RPC too, no notification or reply, within a session."""
+def asked_in_session(request: httpx2.Request) -> str | int | None:
+    """The id of a request that is one of JSON-RPC too, no notification or reply, within a session."""
     if request.method != "POST" or SESSION not in request.headers:
-        return False
+        return None
     message: dict[str, Any] = json.loads(request.content)
-    return "id" in message and "method" in message
+    asked: str | int | None = message.get("id") if "method" in message else None
+    return asked
+
+
+def answers(body: bytes, asked: str | int) -> bool:
+    """Whether a body is the answer to that request: the server knew its session, and may have run what was asked."""
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return False
+    return isinstance(said, dict) and said.get("id") == asked
 
 
 def mended(lines: bytes) -> bytes:

@@ -104,7 +104,10 @@ async def test_an_answer_stays_one_where_leaving_fails(mcp):
 
 @pytest.mark.parametrize("status", [303, 400, 401, 404, 500])
 @pytest.mark.parametrize("method", ["server/discover", "tools/call"])
-async def test_a_message_that_is_refused_over_sse_fails_its_call_at_once(mcp, run, status, method):
+async def test_a_message_that_is_refused_over_sse_fails_its_call_at_once(
+    mcp, run, monkeypatch, status, method
+):
+    monkeypatch.setattr(session, "DOUBT_S", 0.05)
     mcp.answer = old = OldServer(**{method.replace("/", "__"): stating(status)})
     async with asyncio.timeout(SOON_S):
         failure = await failing(run.call(at(f"http://{mcp.host}/sse"), "echo", {}))
@@ -113,7 +116,9 @@ async def test_a_message_that_is_refused_over_sse_fails_its_call_at_once(mcp, ru
     assert old.seen.count("GET") == 1  # it speaks SSE: nothing is tried over HTTP
 
 
-async def test_a_message_that_does_not_arrive_over_sse_fails_its_call_at_once():
+async def test_a_message_that_does_not_arrive_over_sse_fails_its_call_at_once(monkeypatch):
+    monkeypatch.setattr(session, "DOUBT_S", 0.05)
+
     async def served(reader, writer):
         if (await reader.readuntil(b"\r\n\r\n")).startswith(b"GET"):
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
@@ -133,7 +138,7 @@ async def test_a_message_that_is_refused_when_all_is_over_changes_nothing():
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0) as asking:
             await asyncio.Event().wait()
-    session._end(asking, wire.Watch(frozenset()))
+    session._end(asking, wire.Watch(frozenset()), surely=True)
     assert asking.expired()
 
 
@@ -154,7 +159,7 @@ def forgetting(times: int, *, reason: str | None = None):
     async def answer(message):
         told.append(message)
         if len(told) <= times:
-            return 404, reason and refused(message, -32600, reason)
+            return 404, reason and refused(message | {"id": None}, -32600, reason)
         return 200, replied(message, {"tools": [], "content": [{"type": "text", "text": "fine"}]})
 
     return answer
@@ -193,6 +198,15 @@ async def test_a_call_that_may_have_run_is_not_made_again(mcp, run: Mcp, status)
     )
     failure = await failing(run.call(at(mcp.url), "echo", {}))
     assert failure.error["code"] == status
+    assert old.seen.count("tools/call") == 1
+
+
+async def test_a_call_that_was_answered_is_not_made_again_although_by_a_404(mcp, run: Mcp):
+    async def answer(message):
+        return 404, refused(message, -32000, "No such item; the order was placed.")
+
+    mcp.answer = old = OldServer(tools__call=answer)
+    await failing(run.call(at(mcp.url), "echo", {}))
     assert old.seen.count("tools/call") == 1
 
 
