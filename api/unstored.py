@@ -24,6 +24,9 @@ LEASE_S: Final = 6.0
 RENEW_S: Final = LEASE_S / 3
 """Two renewals may fail before the lease lapses. As many before the end of a grace that is shorter than the lease."""
 
+SHORTEST_S: Final = 0.2
+"""However short the grace: each renewal is a write."""
+
 
 class ReaderLease:
     """One client's hold on one unstored response."""
@@ -32,8 +35,8 @@ class ReaderLease:
         self._store = store
         self._rid = rid
         self._reader = secrets.token_hex(8)
-        self._grace_ms = int(grace_s * 1000)
-        self._renew_s = min(RENEW_S, grace_s / 3)
+        self._renew_s = max(SHORTEST_S, min(RENEW_S, grace_s / 3))
+        self._grace_ms = int(max(grace_s, 3 * self._renew_s) * 1000)
 
     async def hold(self) -> None:
         """Renew for ever: a watcher of `api.attendance`."""

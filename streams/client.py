@@ -261,7 +261,7 @@ class Named(Connections):
         One that lives through its failover keeps its connections, and those that only read hear nothing of it. Nor does
         it tell anything of connections that were made before, when the one that looks is new: they are left, too.
         """
-        link, began = self.link(), True
+        link, began, led = self.link(), True, False  # led: it has been seen to be the primary
         while True:
             new = not link.connected
             try:
@@ -274,8 +274,11 @@ class Named(Connections):
                 await link.drop()
             else:
                 demoted = isinstance(info, bytes) and b"role:slave" in info  # a proxy may differ
+                led = (
+                    led or not demoted
+                )  # else it is a replica that takes writes, by its owner's will
                 # In the beginning whoever opened the store looks himself.
-                if not began and (demoted or new):
+                if not began and led and (demoted or new):
                     await self.leave(but=None if demoted else link)
             began = False
             await asyncio.sleep(WATCH_S)

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from api import unstored
-from api.unstored import ReaderLease
+from api.unstored import SHORTEST_S, ReaderLease
 from streams.logs import State
 from streams.store import Store
 from tests.api.gateway import Gateway, running, types_of
@@ -131,3 +131,9 @@ async def test_a_cancel_that_the_store_cannot_take_is_an_error(store, upstream):
         await store.connections.command("SET", key, "x", "PX", 60_000)
         with pytest.raises(StoreError):
             await unstored.cancel(store, rid, reason="client")
+
+
+async def test_however_short_a_grace_is_its_renewals_are_few_and_in_time(gateway: Gateway):
+    lease = ReaderLease(gateway.store, "resp_1", 0.001)
+    assert lease._renew_s >= SHORTEST_S
+    assert lease._grace_ms >= round(3 * lease._renew_s * 1000)

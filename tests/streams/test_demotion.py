@@ -123,3 +123,22 @@ async def test_a_user_who_may_not_look_at_the_role_is_served(tmp_path, rule):
 def looks_on(one: Served) -> bool:
     """Whether anybody has asked for the role and may do so again; on servers that tell so."""
     return not one.info("stats").get("acl_access_denied_cmd", 1)
+
+
+async def test_a_replica_that_takes_writes_by_its_owners_will_is_not_left(tmp_path, monkeypatch):
+    monkeypatch.setattr("streams.client.WATCH_S", 0.02)
+    with serving(tmp_path / "one", "--replica-read-only", "no") as one:
+        one.ask("REPLICAOF", "127.0.0.1", NOBODY)
+        async with Store.open(one.url, NS) as store:
+            await Rig(store).create()
+            looks = looking(store)
+            await wait_until(lambda: looks.connected)
+            before, held = calls_of_info(one), await looks.open()
+            await wait_until(lambda: calls_of_info(one) > before + 20)
+            assert await looks.open() is held
+
+
+def calls_of_info(one: Served) -> int:
+    """How often the role was asked for, the questions of this count among them."""
+    calls: int = one.info("commandstats")["cmdstat_info"]["calls"]
+    return calls
