@@ -6,6 +6,7 @@ the upstream says, under an id of ours, and no more than the item's kind may say
 
 from typing import Any, Final
 
+from translator.chat_parts import said
 from translator.items import Ended, Item
 from translator.lifecycle import Lifecycle
 from translator.output import Output
@@ -128,8 +129,8 @@ class HostedLifecycle(Lifecycle):
                 self._write(f"response.{self.item.type}.{step}", {})
 
     def _has_failed(self) -> bool:
-        said = self.item.payload
-        return self._failed or said.get("status") == "failed" or bool(said.get("error"))
+        told = self.item.payload
+        return self._failed or told.get("status") == "failed" or bool(told.get("error"))
 
     def _write(self, event_type: str, fields: dict[str, Any]) -> None:
         self._out.write(event_type, {**fields, "item_id": self.id, "output_index": self.index})
@@ -175,15 +176,13 @@ class HostedLifecycle(Lifecycle):
             item |= {k: v for k, v in HOSTED_RESULTS.get(self.item.type, {}).items() if k in item}
             self._identity = {key: item[key] for key in IDENTITY if item.get(key)}
         if self.item.type == "mcp_list_tools":
-            item = without_nulls(item)
+            item = said(**item)
             item["tools"] = [without_nulls(tool) for tool in listed(item.get("tools"))]
         if "status" in item and (status == "in_progress" or item["status"] != "failed"):
             item["status"] = status
         return item
 
 
-def without_nulls(said: Any) -> Any:
-    """A list of tools, or one of them, without what is not said: the AI SDK takes no null for it."""
-    if not isinstance(said, dict):
-        return said
-    return {key: value for key, value in said.items() if value is not None}
+def without_nulls(listed_tool: Any) -> Any:
+    """An entry of a list of tools without what is not said: the AI SDK takes no null for it."""
+    return said(**listed_tool) if isinstance(listed_tool, dict) else listed_tool

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
+from translator.chat_parts import said
 from translator.chat_request import chat_body, check_chat
 from translator.declarations import check_tools, declared, refuse_format, refuse_many_grammars
 from translator.functions import functions, parallel_calls
@@ -121,7 +122,7 @@ def responses_body(body: Body, items: Items, tools: ToolMap, choice: Choice) -> 
         copy["parallel_tool_calls"] = parallel
     if visible := functions(tools, choice.allowed):
         # SGLang refuses a null for what need not be said.
-        copy["tools"] = [{k: v for k, v in one.items() if v is not None} for one in visible]
+        copy["tools"] = [said(**one) for one in visible]
         if choice.value is not None:
             copy["tool_choice"] = choice.value
     return copy

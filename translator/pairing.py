@@ -55,18 +55,13 @@ def outputs_ahead(items: Sequence[Item]) -> dict[int, int]:
 
 
 def told_again(call: Item, waiting: Item) -> bool:
-    """Whether a call is one that waits for its output, told once more.
+    """Whether a whole call is one of its id that waits for its output, told once more.
 
     Clients that chain by `previous_response_id` bring a call together with its output, although the chain has it
     (LlamaIndex, LiveKit).
     """
-    same = (call["type"], call["call_id"], call["name"]) == (
-        waiting["type"],
-        waiting["call_id"],
-        waiting["name"],
-    )
     said = "input" if call["type"] == "custom_tool_call" else "arguments"
-    return same and call.get("status") != "incomplete" and call[said] == waiting[said]
+    return all(call[key] == waiting.get(key) for key in ("type", "name", said))
 
 
 def unique_ids(items: Sequence[Item], places: Iterable[int]) -> dict[int, str]:

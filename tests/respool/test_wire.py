@@ -440,6 +440,16 @@ async def large(_request):
     return PlainTextResponse("x" * LARGE)
 
 
+async def read_slowly(reader) -> tuple[float, int]:
+    """Read a large answer to its end, the first half with pauses; how long that took, and its bytes."""
+    began, got = time.monotonic(), 0
+    while piece := await reader.read(1 << 18):
+        got += len(piece)
+        if got < LARGE // 2:
+            await asyncio.sleep(0.02)
+    return time.monotonic() - began, got
+
+
 @pytest.fixture
 async def wide():
     async with serving(Starlette(routes=[Route("/", large)])) as served:
@@ -466,12 +476,8 @@ async def test_a_client_that_reads_slowly_gets_all_of_its_answer(wide, monkeypat
     port, _connections = wide
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**10)
     writer.write(GET + b"connection: close\r\n\r\n")
-    began, got = time.monotonic(), 0
-    while piece := await reader.read(1 << 18):
-        got += len(piece)
-        if got < LARGE // 2:
-            await asyncio.sleep(0.02)
-    assert time.monotonic() - began > wire.STALL_S
+    took_s, got = await read_slowly(reader)
+    assert took_s > wire.STALL_S
     assert got > LARGE
     writer.close()
 
@@ -536,12 +542,8 @@ async def test_a_client_that_reads_for_longer_than_a_connection_may_be_idle_gets
     async with serving(Starlette(routes=[Route("/", large)])) as (port, _connections):
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**10)
         writer.write(GET + b"\r\n")
-        began, got = time.monotonic(), 0
-        while piece := await reader.read(1 << 18):
-            got += len(piece)
-            if got < LARGE // 2:
-                await asyncio.sleep(0.02)
-        assert time.monotonic() - began > 0.1
+        took_s, got = await read_slowly(reader)
+        assert took_s > 0.1
         assert got > LARGE
         writer.close()
 
